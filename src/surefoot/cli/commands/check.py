@@ -1,0 +1,56 @@
+"""surefoot check: the resolved configuration, every problem, and what memory the run will need."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from surefoot.cli.arguments import Overrides, RunFile
+
+if TYPE_CHECKING:
+    from surefoot.config.schema import RunConfig
+
+
+def check_command(
+    run_file: RunFile,
+    overrides: Overrides = None,
+    ranks: Annotated[int, typer.Option(min=1, help="Ranks the model is sharded over.")] = 1,
+) -> None:
+    """Check RUN.toml without running it. Exits with 1 if there is any problem."""
+    from surefoot.config.dump import dump_config
+    from surefoot.config.effects import find_warnings, given_keys
+    from surefoot.config.load import resolve_config
+
+    resolution = resolve_config(run_file, *(overrides or ()))
+    problems = list(resolution.problems)
+    if resolution.config is not None:
+        print(dump_config(resolution.config))
+        problems += _report_memory(resolution.config, ranks)
+        for warning in find_warnings(resolution.config, given_keys(resolution.config)):
+            print(f"warning: {warning}", file=sys.stderr)
+    for problem in problems:
+        print(f"problem: {problem}", file=sys.stderr)
+    if problems:
+        raise typer.Exit(1)
+    print("no problems")
+
+
+def _report_memory(config: "RunConfig", ranks: int) -> list[str]:
+    """Prints the estimate, or why there is none; returns the problems of the model's folder."""
+    from surefoot.cli.estimate import memory_items, read_shape, show_bytes
+    from surefoot.types.errors import ModelError
+
+    folder = Path(config.model.path)
+    if not folder.is_dir():
+        return [f"model.path: {config.model.path}: there is no such folder"]
+    try:
+        items = memory_items(read_shape(folder), config, ranks)
+    except ModelError as error:
+        print(f"memory: not estimated: {error}\n")
+        return []
+    print(f"memory of each rank, estimated ({ranks} rank{'s' if ranks > 1 else ''}):")
+    for item in items:
+        print(f"  {item.name:<16}{show_bytes(item.bytes):>11}   {item.assumption}")
+    print(f"  {'together':<16}{show_bytes(sum(item.bytes for item in items)):>11}   fragmentation not counted\n")
+    return []

@@ -1,0 +1,126 @@
+"""Builds what a serial run is made of, from its configuration."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from surefoot.config.schema import RunConfig
+from surefoot.data.chat import ChatCodec, load_codec
+from surefoot.data.source import load_prompts
+from surefoot.data.stream import PromptStream
+from surefoot.engines.inprocess.engine import InProcessEngine
+from surefoot.envs.rubric import Rubric
+from surefoot.loop.collect import Collector
+from surefoot.loop.evaluate import EvalSet, build_eval_set
+from surefoot.loop.position import Position
+from surefoot.loop.record import Recorder
+from surefoot.loop.seeds import derive_seed
+from surefoot.loop.worker import Worker
+from surefoot.nn.model import load_model
+from surefoot.train.roles import load_role
+from surefoot.train.shard import DTYPES, World
+from surefoot.train.step import Roles, Trainer, TrainerConfig
+from surefoot.types.rollout import Prompt, Sampling
+from surefoot.weights.publish import CopiedWeights, Publisher, SharedWeights
+
+
+@dataclass(slots=True, eq=False)
+class Parts:
+    config: RunConfig
+    world: World
+    stream: PromptStream
+    collector: Collector
+    trainer: Trainer
+    worker: Worker
+    publisher: Publisher
+    eval_sets: tuple[EvalSet, ...]
+    recorder: Recorder
+    position: Position
+
+    @property
+    def finished(self) -> bool:
+        steps, total = self.config.loop.steps, self.stream.total
+        return (steps > 0 and self.position.step >= steps) or (total is not None and self.stream.cursor >= total)
+
+    def due(self, every: int) -> bool:
+        return every > 0 and self.position.step % every == 0
+
+    async def evaluate(self) -> None:
+        for eval_set in self.eval_sets:
+            with self.recorder.progress(f"eval {eval_set.name}", len(eval_set.collector.mine(eval_set.draws))) as bar:
+                figures = await eval_set.evaluate(bar.advance)
+            self.recorder.evaluated(self.position.step, figures)
+
+
+def build_parts(config: RunConfig, world: World, recorder: Recorder) -> Parts:
+    """Data and rewards first: a mistake in them must not wait for a model to load."""
+    rubric = Rubric.from_config(config.env.rewards)
+    prompts = load_prompts(config.data)
+    held_out = [load_prompts(eval_set) for eval_set in config.eval.sets]
+    rubric.check([prompt for part in (prompts, *held_out) for prompt in part])
+    stream = PromptStream(
+        prompts,
+        seed=derive_seed(config.loop.seed, "order"),
+        shuffle=config.data.shuffle,
+        epochs=config.data.epochs,
+    )
+    codec = load_codec(config.model.path, config.data.chat_template)
+    trainer = build_trainer(config, world, prompts)
+    engine, publisher = build_engine(config, world, trainer, codec)
+    collector = Collector(
+        codec=codec,
+        generate=engine.generate,
+        rubric=rubric,
+        world=world,
+        sampling=Sampling(config.rollout.temperature, config.rollout.max_new_tokens, tuple(config.rollout.stop)),
+        group_size=config.rollout.group_size,
+        max_prompt_tokens=config.rollout.max_prompt_tokens,
+        seed=derive_seed(config.loop.seed, "rollout"),
+    )
+    eval_sets = [build_eval_set(c, p, collector) for c, p in zip(config.eval.sets, held_out, strict=True)]
+    worker = Worker(trainer, config.train, config.reference.update_interval)
+    return Parts(
+        config, world, stream, collector, trainer, worker, publisher, tuple(eval_sets), recorder, Position()
+    )
+
+
+def build_trainer(config: RunConfig, world: World, prompts: Sequence[Prompt]) -> Trainer:
+    checkpointing = config.train.gradient_checkpointing
+    policy = load_role("policy", config.model.path, world, config.precision, checkpointing=checkpointing)
+    reference = None
+    if config.algo.kl_coef > 0 or config.algo.kl_metric:
+        path = config.reference.path or config.model.path
+        reference = load_role("reference", path, world, config.precision)
+    settings = TrainerConfig(
+        train=config.train,
+        algo=config.algo,
+        optim=config.optim,
+        precision=config.precision,
+        temperature=config.rollout.temperature,
+        constant_length=config.algo.constant_length or config.rollout.max_new_tokens,
+        total_updates=total_updates(config, len(prompts)),
+    )
+    return Trainer(Roles(policy, reference), settings)
+
+
+def total_updates(config: RunConfig, num_prompts: int) -> int:
+    """Updates of the whole run if none is skipped: where the learning-rate schedule ends."""
+    from_data = -(-config.data.epochs * num_prompts // config.rollout.prompts_per_step)
+    limits = [steps for steps in (config.loop.steps, from_data) if steps]
+    return min(limits) * config.train.updates_per_rollout * config.train.epochs
+
+
+def build_engine(
+    config: RunConfig, world: World, trainer: Trainer, codec: ChatCodec
+) -> tuple[InProcessEngine, Publisher]:
+    """One rank: the sampler shares the trainer's parameters. More: each rank samples from a whole copy."""
+    policy = trainer.roles.policy.model
+    dtype = DTYPES[config.precision.compute]
+    shared = world.size == 1
+    engine = InProcessEngine(
+        policy if shared else load_model(config.model.path, world.device, dtype=dtype),
+        decode=codec.decode,
+        eos_ids=codec.eos_ids,
+        max_slots=config.rollout.max_slots,
+        shared=shared,
+    )
+    return engine, SharedWeights(engine) if shared else CopiedWeights(policy, engine, dtype)

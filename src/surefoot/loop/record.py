@@ -1,0 +1,101 @@
+"""Writes down what a step did: rollouts, ledger, metrics, the terminal. Only rank 0 has files to write.
+
+Order matters: the ledger's transaction is what makes a step count, so the rollouts it speaks of are there before it.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from surefoot.config.schema import ObserveConfig
+from surefoot.loop.account import RolloutFigures, prompt_fates, rollout_figures, sample_rows, step_metrics, step_rows
+from surefoot.loop.outcome import StepOutcome
+from surefoot.observe.console import Bar, Console
+from surefoot.observe.ledger import Ledger
+from surefoot.observe.metrics import MetricsLog
+from surefoot.observe.rollouts import readable, write_rollouts
+from surefoot.observe.rundir import RunDir
+from surefoot.types.rollout import Draw
+
+
+class Recorder:
+    """`run` is None on ranks that do not lead: they record nothing and say nothing."""
+
+    def __init__(self, run: RunDir | None, config: ObserveConfig) -> None:
+        self.run, self.config = run, config
+        self.console = Console(quiet=run is None)
+        self.ledger = Ledger.open(run.ledger) if run else None
+        self.metrics = MetricsLog(run.metrics) if run else None
+        self.last: dict[str, float] = {}  # newest value of every metric
+
+    def drawn(self, step: int, draws: Sequence[Draw]) -> None:
+        if self.ledger:
+            self.ledger.record_draws(step, draws)
+
+    def progress(self, description: str, total: int) -> AbstractContextManager[Bar]:
+        return self.console.progress(description, total)
+
+    def record(self, outcome: StepOutcome) -> None:
+        if not (self.run and self.ledger):
+            return
+        figures = rollout_figures(outcome.collected.groups)
+        if self.config.save_rollouts:
+            write_rollouts(self.run.rollouts(outcome.step), outcome.collected.groups, outcome.advantages)
+        samples = sample_rows(outcome)
+        self.ledger.commit_step(step_rows(outcome, figures), prompt_fates(outcome, samples), samples)
+        self._append(outcome.step, step_metrics(outcome, figures))
+        self._show(outcome, figures)
+
+    def evaluated(self, step: int, figures: dict[str, float]) -> None:
+        self._append(step, figures)
+        for name, value in figures.items():
+            if name.endswith("/accuracy"):
+                self.console.info(f"step {step}: {name} {value:.3f}")
+
+    def event(self, kind: str, detail: str) -> None:
+        if self.ledger:
+            self.ledger.record_event(kind, detail)
+
+    def resumed(self, step: int, cursor: int) -> None:
+        """Everything after the checkpoint happens again: what was written of it is set aside, not deleted."""
+        if self.run and self.ledger and self.metrics:
+            self.ledger.supersede(step, first_draw=cursor)
+            self.metrics.truncate(step, self.run.logs)
+
+    def close(self) -> None:
+        if self.ledger:
+            self.ledger.close()
+
+    def _append(self, step: int, metrics: dict[str, float]) -> None:
+        self.last |= metrics
+        if self.metrics:
+            self.metrics.append(step, time.time(), metrics)
+
+    def _show(self, outcome: StepOutcome, figures: RolloutFigures) -> None:
+        for report in (report for update in outcome.updates for report in update.reports):
+            if report.verdict != "applied":
+                self.console.warn(
+                    f"step {report.step}, attempt {report.attempt} {report.verdict}: {report.reason}; "
+                    f"loss scale {report.loss_scale:g}, next {report.next_loss_scale:g}"
+                )
+        last = outcome.updates[-1].settled
+        self.console.step(
+            step=outcome.step,
+            reward_mean=figures.reward_mean,
+            reward_std=figures.reward_std,
+            accuracy=figures.accuracy,
+            length=figures.length,
+            loss=last.loss,
+            grad_norm=last.grad_norm,
+            kl=last.metrics["kl_old"],
+            mismatch=last.metrics["mismatch_max"],
+            tokens_per_second=figures.tokens / outcome.spans.total,
+            seconds=outcome.spans.total,
+            verdict=last.verdict,
+            reason=last.reason,
+        )
+        rollouts = [(group.prompt, group.rollouts[0]) for group in outcome.collected.groups if group.rollouts]
+        for prompt, rollout in rollouts[: self.config.show_samples]:
+            self.console.sample(
+                prompt=readable(prompt.messages), response=rollout.response, reward=rollout.reward
+            )

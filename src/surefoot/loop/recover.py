@@ -1,0 +1,50 @@
+"""Checkpoints of a serial run: what they hold, and how a run goes on from the newest whole one."""
+
+from typing import Any
+
+from surefoot.loop.parts import Parts
+from surefoot.loop.position import Position
+from surefoot.observe.rundir import RunDir
+from surefoot.train.checkpoint import find_checkpoint, load_loop_state, load_tensors, save_checkpoint
+from surefoot.train.state import number_state, restore, tensor_state, weights_digest
+
+
+def save(parts: Parts, run: RunDir) -> None:
+    """A checkpoint of the finished step. Raises `CheckpointError`; the ones before are then as they were."""
+    position = parts.position
+    path = save_checkpoint(
+        run.checkpoints,
+        position.step,
+        tensors=tensor_state(parts.trainer),
+        loop_state=loop_state(parts),
+        weights_digest=weights_digest(parts.trainer),
+        keep_last=parts.config.checkpoint.keep_last,
+    )
+    parts.recorder.event("checkpoint", path.name)
+
+
+def loop_state(parts: Parts) -> dict[str, Any]:
+    position = parts.position
+    return {
+        "position": {"step": position.step, "version": position.version, "cursor": position.cursor},
+        "consecutive_skips": parts.worker.consecutive_skips,
+        "trainer": number_state(parts.trainer),
+        "seed": parts.config.loop.seed,
+    }
+
+
+def resume(parts: Parts, run: RunDir) -> None:
+    """Continue from the newest complete checkpoint, or from the start where there is none; says what was passed over."""
+    path, ignored = find_checkpoint(run.checkpoints)
+    for broken, reason in ignored:
+        parts.recorder.console.warn(f"{broken} is ignored: {reason}")
+        parts.recorder.event("checkpoint_ignored", f"{broken.name}: {reason}")
+    if path is not None:
+        state = load_loop_state(path)
+        load_tensors(path, tensor_state(parts.trainer))
+        restore(parts.trainer, state["trainer"])
+        parts.worker.consecutive_skips = state["consecutive_skips"]
+        parts.position = Position(**state["position"])
+        parts.stream.seek(parts.position.cursor)
+    parts.recorder.resumed(parts.position.step, parts.position.cursor)
+    parts.recorder.console.info(f"resumed after step {parts.position.step}" + (f" from {path}" if path else ""))

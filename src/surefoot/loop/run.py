@@ -1,0 +1,71 @@
+"""One run from its configuration to its end: `run(config)` is what `surefoot train` calls."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from surefoot.config.dump import dump_config
+from surefoot.config.schema import RunConfig
+from surefoot.loop import recover
+from surefoot.loop.parts import build_parts
+from surefoot.loop.record import Recorder
+from surefoot.loop.serial import run_serial
+from surefoot.observe.rundir import RunDir, default_run_dir, write_atomic
+from surefoot.train.shard import World, join_world, leave_world
+from surefoot.types.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    run_dir: Path
+    steps: int
+    metrics: dict[str, float]  # the newest value of each
+
+
+def run(config: RunConfig, *, resume: bool = False) -> RunResult:
+    """Train as `config` says. Raises `UsageError` before anything is written, `RunHalted` where the run stopped itself."""
+    world = join_world(config.model.device, config.train.collective_timeout)
+    set_threads(config.loop.threads)
+    folder = run_folder(config, world, resume)
+    run_dir = RunDir.create(folder, resume=resume) if world.leads else RunDir(folder)
+    recorder = Recorder(run_dir if world.leads else None, config.observe)
+    try:
+        if world.leads:
+            write_atomic(run_dir.config, dump_config(config).encode())
+        parts = build_parts(config, world, recorder)
+        if resume:
+            recover.resume(parts, run_dir)
+        parts.publisher.publish(parts.position.version)
+        save = partial(recover.save, parts, run_dir)
+        asyncio.run(run_serial(parts, save))
+        if not parts.due(config.checkpoint.every):
+            save()
+        recorder.console.info(f"done: {parts.position.step} steps in {run_dir.path}")
+        return RunResult(run_dir.path, parts.position.step, recorder.last)
+    finally:
+        recorder.close()
+        leave_world()
+
+
+def run_folder(config: RunConfig, world: World, resume: bool) -> Path:
+    """As configured, else one named by the time; to resume, the newest of that name. Rank 0 decides for all."""
+    if config.observe.run_dir:
+        return Path(config.observe.run_dir)
+    if not resume:
+        chosen = default_run_dir(config.loop.name, datetime.now())
+        return Path(world.gather(str(chosen))[0])
+    pattern = f"{config.loop.name}-*"
+    runs = sorted(path for path in Path("runs").glob(pattern) if (path / "ledger.sqlite").exists())
+    if not runs:
+        raise UsageError(f"--resume: no run named runs/{pattern}; set observe.run_dir")
+    return runs[-1]
+
+
+def set_threads(threads: int) -> None:
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    torch.set_num_threads(threads or max(1, (os.cpu_count() or 1) // ranks_here))

@@ -1,0 +1,92 @@
+"""The folder of a run: where each thing lies, and who may write there."""
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from surefoot.types.errors import UsageError
+
+FOLDERS = ("rollouts", "checkpoints", "bundles", "logs", "export")
+MARKS = ("config.toml", "ledger.sqlite", *FOLDERS)  # one of these makes a folder a run's
+
+
+@dataclass(frozen=True, slots=True)
+class RunDir:
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, *, resume: bool = False) -> "RunDir":
+        """Makes the folder and those in it. UsageError where it holds a run that is not being resumed,
+        where there is none to resume, or where it holds something else.
+        """
+        content = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path}: is a file, a run needs a folder")
+        if resume and not path.exists():
+            raise UsageError(f"{path}: no run to resume")
+        if content and not content & set(MARKS):
+            raise UsageError(f"{path}: the folder is not empty and holds no run")
+        if content and not resume:
+            raise UsageError(f"{path}: already holds a run; resume it or name another observe.run_dir")
+        for name in FOLDERS:
+            (path / name).mkdir(parents=True, exist_ok=True)
+        return cls(path)
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.sqlite"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def export(self) -> Path:
+        return self.path / "export"
+
+    def rollouts(self, step: int) -> Path:
+        return self.path / "rollouts" / f"step-{step:06d}.parquet"
+
+    def bundle(self, step: int, reason: str) -> Path:
+        return self.path / "bundles" / f"step-{step:06d}-{reason}"
+
+
+def default_run_dir(name: str, now: datetime) -> Path:
+    """Where a run goes that does not say where.
+
+    >>> default_run_dir("run", datetime(2026, 11, 30, 9, 5, 7)).as_posix()
+    'runs/run-20261130-090507'
+    """
+    return Path("runs") / f"{name}-{now:%Y%m%d-%H%M%S}"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """The file is there whole or not at all: written beside, synced to the disk, renamed. Raises OSError."""
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # or the new name may not survive a power cut
+    finally:
+        os.close(folder)

@@ -1,0 +1,67 @@
+"""Model roles: the policy that learns, the reference it may be held to. All load, shard and score the same way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot.config.schema import PrecisionConfig
+from surefoot.nn.attention import PackedLayout
+from surefoot.nn.model import CausalLM, PackedInputs, enable_checkpointing, load_model
+from surefoot.train.shard import DTYPES, World, local, shard
+from surefoot.types.rollout import FloatArray
+from surefoot.types.train import Microbatch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Role:
+    name: str
+    model: CausalLM
+    world: World
+
+    def parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
+        return list(self.model.named_parameters())
+
+    @torch.no_grad()
+    def score(self, microbatches: Sequence[Microbatch], temperature: float, chunk: int) -> list[FloatArray]:
+        """Log-probs [T] of each micro-batch's labels under this role; 0 where the loss mask is off."""
+        scored = []
+        for microbatch in microbatches:
+            logprobs_N, _ = self.model(packed_inputs(microbatch, self.world.device), temperature, chunk)
+            logprobs_T = np.zeros(len(microbatch.labels_T), logprobs_N.cpu().numpy().dtype)
+            logprobs_T[microbatch.loss_mask_T] = logprobs_N.cpu().numpy()
+            scored.append(logprobs_T)
+        return scored
+
+    @torch.no_grad()
+    def copy_from(self, other: "Role") -> None:
+        """Take over another role's parameters, which are sharded alike."""
+        for (_, mine), (_, theirs) in zip(self.parameters(), other.parameters(), strict=True):
+            local(mine).copy_(local(theirs))
+
+
+def load_role(name: str, path: str, world: World, precision: PrecisionConfig, *, checkpointing: bool = False) -> Role:
+    """Load in fp32 (fp64 for reference runs): precision is lowered where masters are made, not before."""
+    compute = DTYPES[precision.compute]
+    model = load_model(path, world.device, dtype=torch.promote_types(compute, torch.float32))
+    if checkpointing:
+        enable_checkpointing(model)
+    return Role(name, shard(model, world, compute), world)
+
+
+def packed_inputs(microbatch: Microbatch, device: torch.device) -> PackedInputs:
+    """A host micro-batch on the device. Which rows train is known on the host, so nothing waits for the device."""
+
+    def put(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array.astype(np.int64)).to(device, non_blocking=True)
+
+    rows_N = np.flatnonzero(microbatch.loss_mask_T)
+    return PackedInputs(
+        input_ids_T=put(microbatch.input_ids_T),
+        positions_T=put(microbatch.positions_T),
+        layout=PackedLayout(np.diff(microbatch.cu_seqlens_S1).tolist(), device),
+        rows_N=put(rows_N),
+        labels_N=put(microbatch.labels_T[rows_N]),
+    )

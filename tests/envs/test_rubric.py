@@ -1,0 +1,223 @@
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot.config.schema import RewardConfig
+from surefoot.envs import Rubric
+from surefoot.envs.rubric import Part
+from surefoot.types.errors import ConfigError, DataError, HookError, RewardError
+from surefoot.types.rollout import Message, Prompt
+
+PROMPT = Prompt(
+    "p1",
+    "",
+    (Message("system", "S"), Message("user", "first"), Message("assistant", "a"), Message("user", "last")),
+    {"label": "4", "metadata": {"k": 1}},
+)
+
+
+def part(name: str, function: Callable[..., Any], weight: float = 1.0, **params: Any) -> Part:
+    return Part(name, function, weight, params, None)
+
+
+def constant(value: Any) -> Rubric:
+    return Rubric((part("constant", lambda *_: value),))
+
+
+def score(rubric: Rubric, response: str = "4", prompt: Prompt = PROMPT) -> tuple[float, dict[str, float]]:
+    return asyncio.run(rubric.score(prompt, response))
+
+
+def longer(prompt: str, response: str, label: Any, metadata: Mapping[str, Any], *, than: int = 3) -> float:
+    return float(len(response) > than)
+
+
+@pytest.fixture
+def longer_path(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(sys.modules, "rubric_hooks", sys.modules[__name__])
+    return "rubric_hooks.longer"
+
+
+def test_weighted_sum_and_unweighted_parts(longer_path: str) -> None:
+    rubric = Rubric.from_config(
+        [
+            RewardConfig(name="exact_match", weight=2.0, params={"extract": "last_number"}),
+            RewardConfig(function=longer_path, weight=-0.5, params={"than": 5}),
+        ]
+    )
+    assert score(rubric, "it is 4") == (1.5, {"exact_match": 1.0, longer_path: 1.0})
+    assert score(rubric, "4") == (2.0, {"exact_match": 1.0, longer_path: 0.0})
+
+
+def test_what_a_function_is_given() -> None:
+    seen: list[Any] = []
+
+    async def spy(*arguments: Any, **options: Any) -> float:
+        seen.append((arguments, options))
+        await asyncio.sleep(0)
+        return 0.5
+
+    assert score(Rubric((part("spy", spy, deep=True),)), "r") == (0.5, {"spy": 0.5})
+    assert seen == [(("last", "r", "4", {"k": 1}), {"deep": True})]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (True, 1.0),
+        (False, 0.0),
+        (0.25, 0.25),
+        (np.float32(0.5), 0.5),
+        (np.int64(-2), -2.0),
+        (np.bool_(True), 1.0),
+        (np.array(0.5), 0.5),
+        (torch.tensor(0.5), 0.5),
+        (torch.tensor(True), 1.0),
+        (Decimal("0.5"), 0.5),
+        (Fraction(1, 4), 0.25),
+    ],
+)
+def test_scalars_of_any_library(value: object, expected: float) -> None:
+    total, parts = score(constant(value))
+    assert (total, parts) == (expected, {"constant": expected})
+    assert type(total) is type(parts["constant"]) is float
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "1.0",
+        b"1",
+        np.str_("1"),
+        [1.0],
+        {"score": 1.0},
+        (1.0,),
+        1j,
+        np.complex64(1),
+        torch.tensor([1.0]),
+        torch.tensor([1.0, 2.0]),
+        np.array([1.0]),
+        np.datetime64("2020-01-01"),
+        float,
+        float("nan"),
+        float("inf"),
+        -np.float32("inf"),
+        torch.tensor(float("nan")),
+        Decimal("nan"),
+        Decimal("sNaN"),
+        10**400,
+    ],
+)
+def test_what_is_no_finite_number(value: object) -> None:
+    with pytest.raises(RewardError, match=r"^constant returned "):
+        score(constant(value))
+
+
+def test_an_awaited_value_is_checked_too() -> None:
+    async def nothing(*_: Any) -> None:
+        return None
+
+    with pytest.raises(RewardError, match="late returned None"):
+        score(Rubric((part("late", nothing),)))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_exception_names_its_part(asynchronous: bool) -> None:
+    def fails(*_: Any) -> float:
+        raise KeyError("answer")
+
+    async def fails_later(*_: Any) -> float:
+        await asyncio.sleep(0)
+        raise KeyError("answer")
+
+    rubric = Rubric((part("good", lambda *_: 1.0), part("bad", fails_later if asynchronous else fails)))
+    with pytest.raises(RewardError, match=r"^bad raised KeyError: 'answer'$") as caught:
+        score(rubric)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_parts_own_reward_error_keeps_its_words() -> None:
+    rubric = Rubric.from_config([RewardConfig(name="exact_match")])
+    with pytest.raises(RewardError, match=r"^exact_match: the label is null"):
+        score(rubric, prompt=Prompt("p", "", PROMPT.messages, {"label": None, "metadata": {}}))
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+def test_what_is_no_fault_of_the_reward_passes_through(error: type[BaseException]) -> None:
+    def stop(*_: Any) -> float:
+        raise error
+
+    with pytest.raises(error):
+        score(Rubric((part("stop", stop),)))
+
+
+def test_a_waiting_reward_can_be_cancelled() -> None:
+    async def forever(*_: Any) -> float:
+        await asyncio.Event().wait()
+        return 1.0
+
+    async def run() -> None:
+        await asyncio.wait_for(Rubric((part("forever", forever),)).score(PROMPT, "4"), timeout=0.05)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(run())
+
+
+def test_a_sum_that_overflows() -> None:
+    with pytest.raises(RewardError, match="is inf"):
+        score(Rubric((part("a", lambda *_: 1e308, weight=10.0),)))
+
+
+def test_no_user_message() -> None:
+    with pytest.raises(RewardError, match="p has no user message"):
+        score(constant(1.0), prompt=Prompt("p", "", (Message("system", "S"),), PROMPT.payload))
+
+
+@pytest.mark.parametrize(
+    ("configs", "error", "reason"),
+    [
+        ([], ConfigError, "env.rewards is empty"),
+        ([{}], ConfigError, "env.rewards.0: set one of name and function, not neither"),
+        ([{"name": "exact_match", "function": "a.b"}], ConfigError, "not both"),
+        ([{"name": "exact_match"}] * 2, ConfigError, "env.rewards.1: there are two rewards named 'exact_match'"),
+        ([{"name": "exact_match", "weight": float("inf")}], ConfigError, "env.rewards.0.weight = inf"),
+        ([{"name": "exact_mach"}], HookError, "did you mean 'exact_match'"),
+        ([{"name": "exact_match", "params": {"extrct": "none"}}], HookError, "did you mean 'extract'"),
+        ([{"name": "exact_match", "params": {"label": 1}}], HookError, "multiple values for argument 'label'"),
+        ([{"name": "exact_match", "params": {"extract": "lastnumber"}}], HookError, "did you mean 'last_number'"),
+        ([{"name": "reasoning_gym", "params": {"strip": True}}], HookError, "reasoning_gym has no option 'strip'"),
+        ([{"function": "rubric_hooks.longer", "params": {"then": 1}}], HookError, "did you mean 'than'"),
+        ([{"function": "rubric_hooks.longr"}], HookError, "did you mean 'longer'"),
+    ],
+)
+def test_configs_that_cannot_be_right(
+    longer_path: str, configs: list[dict[str, Any]], error: type[Exception], reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        Rubric.from_config([RewardConfig(**config) for config in configs])
+
+
+def test_check_finds_all_prompts_that_can_never_be_scored() -> None:
+    rubric = Rubric.from_config([RewardConfig(name="exact_match", params={"extract": "last_number"})])
+    labels = ["4", None, "cat", *[None] * 30]
+    prompts = [
+        Prompt(f"p{number}", "", PROMPT.messages, {"label": label, "metadata": {}})
+        for number, label in enumerate(labels)
+    ]
+    rubric.check(prompts[:1])
+    with pytest.raises(DataError) as caught:
+        rubric.check(prompts)
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("prompt p1: exact_match: the label is null")
+    assert lines[1].startswith("prompt p2: exact_match: the label 'cat' is not one number")
+    assert len(lines) == 21
+    assert lines[-1] == "and 12 more prompts, 32 of 33 in all"
