@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ ONLY_IN = {  # a heavy dependency -> the files, or folders, that may import it
 Modules = list[tuple[str, str, ast.Module]]  # (path under the package, text, tree)
 
 
+@cache
 def read_modules(root: Path = ROOT) -> Modules:
     files = [(path, path.read_text(encoding="utf8")) for path in sorted(root.rglob("*.py"))]
     return [(path.relative_to(root).as_posix(), text, ast.parse(text)) for path, text in files]

@@ -81,7 +81,7 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.dictionaries(NAMES, TREES, max_size=4))
 def test_the_tree_of_a_valid_text_is_tomllibs(tree: dict[str, Any]) -> None:
     text = tomli_w.dumps(tree)
@@ -95,7 +95,7 @@ def test_the_tree_of_a_valid_text_is_tomllibs(tree: dict[str, Any]) -> None:
             assert name in lines[line - 1] or tomli_w.dumps({name: 0}).rpartition(" = ")[0] in lines[line - 1]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.text(st.sampled_from("ab=[]{}\"'#\n, .1"), max_size=40))
 def test_any_text_is_survived(text: str) -> None:
     """What tomllib takes is taken whole; what it refuses never raises here."""

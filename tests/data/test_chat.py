@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
 
 from surefoot.data.chat import ChatCodec, load_codec
 from surefoot.types.errors import DataError, ModelError
@@ -105,9 +107,17 @@ def test_a_closing_token_is_refused(save_tokenizer: Save) -> None:
 def test_decode_leaves_special_tokens_out_and_spaces_as_they_are(save_tokenizer: Save) -> None:
     codec = load_codec(save_tokenizer(), chat_template=False)
     space, question = 9, 13
-    assert codec.decode([LOWER_H, LOWER_I, space, question, EOS]) == "hi ?"  # clean-up would give "hi?"
+    assert codec.decode([LOWER_H, LOWER_I, space, question, EOS]) == "hi ?"
     assert codec.decode(np.array([A, LOWER_H, EOS], dtype=np.int32)) == "h"
     assert codec.decode([]) == ""
+
+
+def test_decode_does_not_clean_up() -> None:
+    words = Tokenizer(models.WordLevel({"hi": 0, " ?": 1, "<unk>": 2}, "<unk>"))
+    words.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(tokenizer_object=words, clean_up_tokenization_spaces=True)
+    assert fast.decode([0, 1]) == "hi?"  # what the tokenizer would do by itself
+    assert ChatCodec(fast, chat_template=False, eos_ids=frozenset()).decode([0, 1]) == "hi ?"
 
 
 @pytest.mark.parametrize(

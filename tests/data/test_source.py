@@ -91,6 +91,9 @@ def test_limit_reads_that_many_rows(tmp_path: Path) -> None:
     assert len(read_prompts(path, limit=5)) == 5
     with pytest.raises(DataError, match=":7: not JSON"):
         read_prompts(path, limit=6)
+    with pytest.raises(DataError) as caught:
+        read_prompts(write(tmp_path, "{", rows[0], "{"), limit=2)
+    assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(ConfigError, match="negative"):
         read_prompts(path, limit=-1)
 

@@ -369,7 +369,7 @@ for step in range(1, 100000):
 """
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_kill_loses_nothing_that_was_committed(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "ledger.sqlite"
     code = CHILD.format(folder=str(Path(__file__).parent), path=str(path))

@@ -27,8 +27,8 @@ def _k2(q_T: Tensor, bound: float) -> tuple[Tensor, Tensor]:
 
 def _k3(q_T: Tensor, bound: float) -> tuple[Tensor, Tensor]:
     # The bounded q in both places: outside exp alone, the free +q would push the wrong way with gradient 1.
-    b_T, bounded_T = bounded(q_T, bound)
-    return torch.expm1(-b_T) + q_T, bounded_T
+    q_T, bounded_T = bounded(q_T, bound)
+    return torch.expm1(-q_T) + q_T, bounded_T
 
 
 def _low_var_kl(q_T: Tensor, bound: float) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,6 @@
 
 ALIASES = {
     "learning_rate": "optim.lr",
-    "lr": "optim.lr",
     "optimizer": "optim.name",
     "adam_beta1": "optim.beta1",
     "adam_beta2": "optim.beta2",

@@ -86,7 +86,7 @@ def _choices(path: Path) -> str:
 def _candidates() -> tuple[Candidate, ...]:
     keys = all_keys()
     own = tuple(Candidate(key.leaf, key, False) for key in keys.values())
-    return own + tuple(Candidate(alias, keys[name], True) for alias, name in ALIASES.items() if alias not in keys)
+    return own + tuple(Candidate(alias, keys[name], True) for alias, name in ALIASES.items())
 
 
 def _plain(word: str) -> str:

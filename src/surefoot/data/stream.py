@@ -19,7 +19,7 @@ def epoch_order(rows: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
     True
     """
     # spawn_key, not [seed, epoch]: a seed of more than 32 bits must not read as another seed and epoch
-    bits = np.random.Philox(np.random.SeedSequence(seed, spawn_key=()))
+    bits = np.random.Philox(np.random.SeedSequence(seed, spawn_key=(epoch,)))
     return np.argsort(bits.random_raw(rows), kind="stable")
 
 

@@ -35,6 +35,11 @@ def token_logprobs(
     return logprobs_N, entropy_N
 
 
+def _from_the_top(logits_CV: Tensor) -> Tensor:
+    """Logits counted from each row's greatest, in place: logit - logsumexp then cancels no digits."""
+    return logits_CV.sub_(logits_CV.amax(-1, keepdim=True))
+
+
 def _entropy(logits_CV: Tensor, lse_C1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(entropy [C, 1], probs [C, V], logprobs [C, V] with 0 where the probability is 0 because the logit is -inf)."""
     logprobs_CV = logits_CV - lse_C1
@@ -52,7 +57,7 @@ class _TokenLogprobs(torch.autograd.Function):
         logprobs_N = hidden_NE.new_empty(labels_N.shape, dtype=dtype)
         entropy_N = torch.empty_like(logprobs_N)
         for rows in _chunks(len(labels_N), chunk):
-            logits_CV = head_logits(hidden_NE[rows], weight_VE, temperature)
+            logits_CV = _from_the_top(head_logits(hidden_NE[rows], weight_VE, temperature))
             lse_C1 = logits_CV.logsumexp(-1, keepdim=True)
             label_C1 = labels_N[rows, None]
             logprobs_N[rows] = (logits_CV.gather(1, label_C1) - lse_C1)[:, 0]
@@ -68,7 +73,7 @@ class _TokenLogprobs(torch.autograd.Function):
         grad_hidden_NE = torch.zeros_like(hidden_NE)
         grad_weight_VE = torch.zeros_like(weight_VE, dtype=accumulate_dtype(weight_VE.dtype))
         for rows in _chunks(len(labels_N), ctx.chunk):
-            logits_CV = head_logits(hidden_NE[rows], weight_VE, ctx.temperature)
+            logits_CV = _from_the_top(head_logits(hidden_NE[rows], weight_VE, ctx.temperature))
             entropy_C1, probs_CV, logprobs_CV = _entropy(logits_CV, logits_CV.logsumexp(-1, keepdim=True))
             grad_lp_C1, grad_ent_C1 = grad_logprobs_N[rows, None], grad_entropy_N[rows, None]
             # d logprob / d logits = onehot - p; d entropy / d logits = -p (log p + H)

@@ -100,7 +100,9 @@ def enable_checkpointing(model: CausalLM) -> None:
     """Recompute each layer in backward. Dropout stays off: only the layers' own switch is set to training."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
-    model.hf.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    hf = model.hf  # the older name is deprecated, the newer one is not in transformers 5.17
+    enable = hf.activation_checkpointing_enable if hasattr(hf, "activation_checkpointing_enable") else None
+    (enable or hf.gradient_checkpointing_enable)()
     for module in model.modules():
         if isinstance(module, GradientCheckpointingLayer):
             module.training = True

@@ -129,7 +129,8 @@ def _tighten(
         tight_R = _pack_short_ranks(indices_R, lengths, max_tokens, count)
         if spread([sum(costs[i] for indices in bins for i in indices) for bins in tight_R]) > MAX_SPREAD:
             break
-        if total >= MIN_FILL * max_tokens * _count(tight_R):
+        no_longer = max(map(len, tight_R)) <= max(map(len, bins_R))
+        if no_longer and total >= MIN_FILL * max_tokens * _count(tight_R):
             return tight_R
     return bins_R
 

@@ -25,8 +25,9 @@ def score(
     """What the generator `metadata["task"]` gives the answer to `metadata["entry"]`, usually 0 to 1, often in between.
 
     `metadata["params"]`, where there is one, holds the generator's options: some scorers use them. No answer found
-    scores 0; without extraction the response goes in as it is, outer space too. Raises `RewardError` where metadata is not reasoning_gym's and where the scorer raises, as
-    prime_factorization does on words.
+    scores 0; without extraction the response goes in as it is, outer space too.
+    Raises `RewardError` where metadata is not reasoning_gym's and where the scorer raises, as prime_factorization does
+    on words.
     """
     scorer = _scorer_of(metadata)
     answer = get_extractor(extract)(response)

