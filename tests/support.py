@@ -1,10 +1,15 @@
-"""Models and samples that many tests make."""
+"""Models, samples and whole small runs that many tests make."""
 
+import json
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import tomli_w
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from surefoot.types.rollout import Sample, SampleRef
 
@@ -65,3 +70,44 @@ def make_samples(lengths: list[tuple[int, int]], seed: int = 0) -> list[Sample]:
             )
         )
     return samples
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCD"
+
+
+def save_tokenizer(folder: Path) -> None:
+    """A token a letter, `#` for padding and the end, no tokens that are added."""
+    vocabulary = {token: i for i, token in enumerate(["#", *LETTERS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="#"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="#", eos_token="#", unk_token="#")
+    fast.save_pretrained(folder)
+
+
+def letter_reward(prompt: str, response: str, label: object, metadata: object) -> float:
+    """The share of letters in the alphabet's first half: something a small model can move towards."""
+    return sum(letter in LETTERS[:15] for letter in response) / max(1, len(response))
+
+
+def save_run(folder: Path, *, rows: int = 12, text: str = "", **model: object) -> Path:
+    """A whole small run: model, tokenizer, prompts and run.toml, to which `text` is added. Paths are absolute."""
+    save_model(folder / "model", **model)  # type: ignore[arg-type]
+    save_tokenizer(folder / "model")
+    lines = [json.dumps({"id": f"p{i}", "prompt": LETTERS[i % 20 : i % 20 + 1 + i % 5]}) for i in range(rows)]
+    (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n", encoding="utf8")
+    sections: dict[str, dict[str, Any]] = {
+        "model": {"path": str(folder / "model"), "device": "cpu"},
+        "data": {"path": str(folder / "prompts.jsonl"), "label_key": ""},
+        "rollout": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 6},
+        "train": {"max_tokens": 64},
+        "optim": {"lr": 3e-3},
+        "loop": {"steps": 6, "threads": 1},
+        "checkpoint": {"every": 1},
+        "observe": {"run_dir": str(folder / "run"), "show_samples": 0},
+        "env": {"rewards": [{"function": "support.letter_reward"}]},
+    }
+    for line in tomllib.loads(text).items():
+        sections[line[0]] = {**sections.get(line[0], {}), **line[1]}
+    (folder / "run.toml").write_text(tomli_w.dumps(sections), encoding="utf8")
+    return folder / "run.toml"

@@ -25,6 +25,7 @@ def drain(stream: PromptStream, batch: int) -> list[list[Draw]]:
     batches = []
     while draws := stream.draw(batch):
         batches.append(draws)
+        assert len(batches) < 100, "the stream does not end"
     return batches
 
 

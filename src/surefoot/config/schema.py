@@ -12,6 +12,7 @@ Positive = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+LogRatio = Annotated[float, Field(gt=0, le=80)]  # exp of more overflows fp32
 NaturalFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -85,7 +86,7 @@ class AlgoConfig(Section):
     kl_metric: bool = False  # report the KL to the reference though its coefficient is 0
     aggregation: Literal["token_mean", "sample_mean", "constant"] = "token_mean"
     constant_length: Natural = 0  # constant: divisor per rollout; 0 = rollout.max_new_tokens
-    log_ratio_bound: PositiveFloat = 20.0  # log-ratios are bounded to +- this before exp, and counted
+    log_ratio_bound: LogRatio = 20.0  # log-ratios are bounded to +- this before exp, and counted
 
 
 class TrainConfig(Section):
@@ -158,6 +159,10 @@ class ObserveConfig(Section):
     show_samples: Natural = 1  # rollouts printed a step
 
 
+class DebugConfig(Section):
+    shuffle_rewards: bool = False  # a control: rewards trade places within the batch, so nothing should be learnt
+
+
 class RunConfig(Section):
     model: ModelConfig
     reference: ReferenceConfig = ReferenceConfig()
@@ -172,3 +177,4 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     eval: EvalConfig = EvalConfig()
     observe: ObserveConfig = ObserveConfig()
+    debug: DebugConfig = DebugConfig()

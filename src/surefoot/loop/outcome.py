@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from surefoot.loop.advantages import Advantages
 from surefoot.loop.collect import Collected
 from surefoot.loop.worker import Update
 from surefoot.observe.spans import Spans
 from surefoot.types.rollout import Draw, Rollout, Sample, SampleRef
 from surefoot.types.train import StepReport
-
-Advantages = dict[tuple[int, int], float]  # (group, rollout) -> advantage
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from surefoot.data.source import load_prompts
 from surefoot.data.stream import PromptStream
 from surefoot.engines.inprocess.engine import InProcessEngine
 from surefoot.envs.rubric import Rubric
+from surefoot.loop.advantages import AdvantageEstimator
 from surefoot.loop.collect import Collector
 from surefoot.loop.evaluate import EvalSet, build_eval_set
 from surefoot.loop.position import Position
@@ -29,6 +30,7 @@ class Parts:
     world: World
     stream: PromptStream
     collector: Collector
+    advantages: AdvantageEstimator
     trainer: Trainer
     worker: Worker
     publisher: Publisher
@@ -78,8 +80,19 @@ def build_parts(config: RunConfig, world: World, recorder: Recorder) -> Parts:
     )
     eval_sets = [build_eval_set(c, p, collector) for c, p in zip(config.eval.sets, held_out, strict=True)]
     worker = Worker(trainer, config.train, config.reference.update_interval)
+    shuffle_seed = derive_seed(config.loop.seed, "shuffle") if config.debug.shuffle_rewards else None
     return Parts(
-        config, world, stream, collector, trainer, worker, publisher, tuple(eval_sets), recorder, Position()
+        config,
+        world,
+        stream,
+        collector,
+        AdvantageEstimator(config.algo, shuffle_seed),
+        trainer,
+        worker,
+        publisher,
+        tuple(eval_sets),
+        recorder,
+        Position(),
     )
 
 

@@ -60,7 +60,9 @@ class Recorder:
         """Everything after the checkpoint happens again: what was written of it is set aside, not deleted."""
         if self.run and self.ledger and self.metrics:
             self.ledger.supersede(step, first_draw=cursor)
-            self.metrics.truncate(step, self.run.logs)
+            cut = self.metrics.truncate(step, self.run.logs)
+            if cut.torn:
+                self.console.warn(f"{self.run.metrics}: {cut.torn} torn lines were moved to {self.run.logs}")
 
     def close(self) -> None:
         if self.ledger:
@@ -96,6 +98,4 @@ class Recorder:
         )
         rollouts = [(group.prompt, group.rollouts[0]) for group in outcome.collected.groups if group.rollouts]
         for prompt, rollout in rollouts[: self.config.show_samples]:
-            self.console.sample(
-                prompt=readable(prompt.messages), response=rollout.response, reward=rollout.reward
-            )
+            self.console.sample(prompt=readable(prompt.messages), response=rollout.response, reward=rollout.reward)

@@ -34,7 +34,7 @@ def loop_state(parts: Parts) -> dict[str, Any]:
 
 
 def resume(parts: Parts, run: RunDir) -> None:
-    """Continue from the newest complete checkpoint, or from the start where there is none; says what was passed over."""
+    """Continue from the newest complete checkpoint, from the start where there is none; says what was passed over."""
     path, ignored = find_checkpoint(run.checkpoints)
     for broken, reason in ignored:
         parts.recorder.console.warn(f"{broken} is ignored: {reason}")

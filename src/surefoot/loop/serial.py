@@ -4,18 +4,13 @@ Each step finishes before the next begins, so a step's tokens all come from the 
 loop on the same draws; rank 0 records. What a step leaves behind is in the ledger before a checkpoint speaks of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import torch
-
-from surefoot.algos import group_advantages
-from surefoot.config.schema import AlgoConfig
-from surefoot.data.samples import group_rewards, samples_from_groups
-from surefoot.loop.outcome import Advantages, StepOutcome
+from surefoot.data.samples import samples_from_groups
+from surefoot.loop.outcome import StepOutcome
 from surefoot.loop.parts import Parts
 from surefoot.observe.spans import Spans
 from surefoot.types.errors import RunHalted
-from surefoot.types.rollout import Group
 
 
 async def run_serial(parts: Parts, checkpoint: Callable[[], None]) -> None:
@@ -31,7 +26,7 @@ async def run_serial(parts: Parts, checkpoint: Callable[[], None]) -> None:
 
         with spans.measure("rollout"), parts.recorder.progress("rollouts", len(parts.collector.mine(draws))) as bar:
             collected = await parts.collector.collect(draws, bar.advance)
-        advantages = advantages_of(collected.groups, parts.config.algo)
+        advantages = parts.advantages(collected.groups, step)
         samples = samples_from_groups(collected.groups, advantages)
         with spans.measure("train"):
             updates = parts.worker.train(samples, step=step, version=position.version)
@@ -49,16 +44,3 @@ async def run_serial(parts: Parts, checkpoint: Callable[[], None]) -> None:
             checkpoint()
     if position.step and parts.config.eval.after and not parts.due(parts.config.eval.every):
         await parts.evaluate()
-
-
-def advantages_of(groups: Sequence[Group], algo: AlgoConfig) -> Advantages:
-    """The advantage of each rollout, by (group, index in the group); 0 for an invalid one."""
-    rewards_N, group_ids_N, valid_N, keys = group_rewards(groups)
-    values_N = group_advantages(
-        torch.from_numpy(rewards_N),
-        torch.from_numpy(group_ids_N),
-        estimator=algo.estimator,
-        valid=torch.from_numpy(valid_N),
-        std_eps=algo.std_eps,
-    )
-    return dict(zip(keys, values_N.tolist(), strict=True))

@@ -1,0 +1,65 @@
+"""Kill -9 at many points and resume: the digests of weights and ledger are those of a run that was not killed."""
+
+from pathlib import Path
+
+import pytest
+from runs import digests, job, query, run_all
+from support import save_run
+
+POINTS = [
+    ("sampling", 1),  # before any checkpoint
+    ("sampling", 14),
+    ("update", 1),
+    ("update", 4),
+    ("ledger", 3),
+    ("after_ledger", 3),  # the ledger is ahead of the metrics and of the checkpoint
+    *(("rename", n) for n in (2, 7, 8, 9, 10)),  # rollouts, checkpoint, its manifest
+    *(("fsync", n) for n in (12, 16, 21, 23, 26, 29)),
+]
+SETTINGS = """
+train = {updates_per_rollout = 2, epochs = 2}
+algo = {kl_coef = 0.02}
+reference = {update_interval = 3}
+data = {epochs = 2}
+optim = {schedule = "linear", warmup = 2}
+loop = {steps = 5}
+checkpoint = {keep_last = 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_run(tmp_path_factory.mktemp("run"), rows=3, text=SETTINGS)
+
+
+def test_a_run_repeats(config: Path, tmp_path: Path) -> None:
+    """Same config and seed, same digests; another seed, other ones."""
+    folders = [tmp_path / name for name in ("one", "two", "other")]
+    run_all([job(config, folders[0]), job(config, folders[1]), job(config, folders[2], "loop.seed=1")])
+    one, two, other = (digests(folder) for folder in folders)
+    assert one == two
+    assert one[0] != other[0] and one[1] != other[1]
+
+
+def test_killed_runs_resume_to_the_same_digests(config: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    jobs = [job(config, whole)]
+    for point, number in POINTS:
+        folder = tmp_path / f"{point}-{number}"
+        jobs += [job(config, folder, kill=(point, number)), job(config, folder, resume=True)]
+    statuses = run_all(jobs)
+    assert statuses == [0, *([-9, 0] * len(POINTS))], list(zip(POINTS, statuses[1::2], statuses[2::2], strict=True))
+    right = digests(whole)
+    wrong = [point for point in POINTS if digests(tmp_path / f"{point[0]}-{point[1]}") != right]
+    assert not wrong
+
+
+def test_killed_again_and_again(config: Path, tmp_path: Path) -> None:
+    whole, folder = tmp_path / "whole", tmp_path / "unlucky"
+    kills = [("update", 2), ("sampling", 9), ("update", 5), ("fsync", 9), ("rename", 3)]
+    jobs = [job(config, folder, resume=i > 0, kill=kill) for i, kill in enumerate(kills)]
+    statuses = run_all([job(config, whole), *jobs, job(config, folder, resume=True)])
+    assert statuses == [0, *[-9] * len(kills), 0]
+    assert digests(folder) == digests(whole)
+    drawn, settled = query(folder, "SELECT count(*), sum(fate != 'in_flight') FROM prompts WHERE superseded = 0")[0]
+    assert drawn == settled == query(whole, "SELECT count(*) FROM prompts")[0][0]
