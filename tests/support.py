@@ -99,7 +99,7 @@ def save_run(folder: Path, *, rows: int = 12, text: str = "", **model: object) -
     sections: dict[str, dict[str, Any]] = {
         "model": {"path": str(folder / "model"), "device": "cpu"},
         "data": {"path": str(folder / "prompts.jsonl"), "label_key": ""},
-        "rollout": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 6},
+        "rollout": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 6, "max_prompt_tokens": 16},
         "train": {"max_tokens": 64},
         "optim": {"lr": 3e-3},
         "loop": {"steps": 6, "threads": 1},

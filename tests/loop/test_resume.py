@@ -13,8 +13,9 @@ POINTS = [
     ("update", 4),
     ("ledger", 3),
     ("after_ledger", 3),  # the ledger is ahead of the metrics and of the checkpoint
-    *(("rename", n) for n in (2, 7, 8, 9, 10)),  # rollouts, checkpoint, its manifest
-    *(("fsync", n) for n in (12, 16, 21, 23, 26, 29)),
+    *(("replace", n) for n in (2, 3, 5, 8)),  # rollouts; a whole checkpoint takes its name; an older one goes
+    ("rename", 2),  # half-way through a checkpoint's tensors
+    *(("fsync", n) for n in (5, 9, 12, 16, 21)),  # inside one
 ]
 SETTINGS = """
 train = {updates_per_rollout = 2, epochs = 2}
@@ -56,7 +57,7 @@ def test_killed_runs_resume_to_the_same_digests(config: Path, tmp_path: Path) ->
 
 def test_killed_again_and_again(config: Path, tmp_path: Path) -> None:
     whole, folder = tmp_path / "whole", tmp_path / "unlucky"
-    kills = [("update", 2), ("sampling", 9), ("update", 5), ("fsync", 9), ("rename", 3)]
+    kills = [("update", 2), ("sampling", 9), ("update", 5), ("fsync", 9), ("rename", 1)]
     jobs = [job(config, folder, resume=i > 0, kill=kill) for i, kill in enumerate(kills)]
     statuses = run_all([job(config, whole), *jobs, job(config, folder, resume=True)])
     assert statuses == [0, *[-9] * len(kills), 0]

@@ -5,6 +5,7 @@ and prints the children's exit statuses as JSON. A kill point is a function that
 outside: the n-th call of it ends the child with SIGKILL, half-way where it has a half.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -65,8 +66,10 @@ def arm(point: str, number: int) -> None:
         on_call(InProcessEngine, "_step", number, die)
     elif point == "update":
         half_an_update(number)
-    elif point == "rename":  # every atomic file and every checkpoint ends in one
+    elif point == "replace":  # every atomic file ends in one
         on_call(os, "replace", number, die)
+    elif point == "rename":  # every checkpoint ends in one
+        on_call(os, "rename", number, die)
     elif point == "fsync":
         on_call(os, "fsync", number, die)
     elif point == "ledger":
@@ -85,7 +88,17 @@ def child(job: dict[str, Any]) -> None:
     run(load_config(job["config"], *job.get("overrides", [])), resume=job.get("resume", False))
 
 
+def preload() -> None:
+    """What a run imports on its way: once here, not in every child. Nothing is computed before the forks."""
+    for name in ("transformers.models.llama.modeling_llama", "torch.distributed.checkpoint", "torch._dynamo"):
+        importlib.import_module(name)
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+    assert AutoModelForCausalLM and AutoTokenizer and PreTrainedTokenizerFast
+
+
 def main() -> None:
+    preload()
     statuses = []
     for job in json.load(sys.stdin)["runs"]:
         pid = os.fork()
