@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support import save_model
 from transformers import GPT2LMHeadModel
 
+from support import save_model
 from surefoot.engines.inprocess.engine import InProcessEngine
 from surefoot.nn.attention import PackedLayout
 from surefoot.nn.model import PackedInputs, load_model

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from runs import digests, job, query, run_all
 from support import save_run
-
 from surefoot.observe.rollouts import read_rollouts
 
 

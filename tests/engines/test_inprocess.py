@@ -74,12 +74,12 @@ def test_uniforms_depend_on_seed_and_position_alone() -> None:
     numbers = uniforms([1, 2, 2**62 + 1, 1], [0, 5, 5, 2**33])
     assert numbers.tolist() == [uniforms([s], [p])[0] for s, p in ((1, 0), (2, 5), (2**62 + 1, 5), (1, 2**33))]
     many = uniforms(list(range(4000)), [3] * 4000)
-    assert 0 <= many.min() and many.max() < 1 and len(set(many.tolist())) == 4000
+    assert many.min() >= 0 and many.max() < 1 and len(set(many.tolist())) == 4000
     assert abs(many.mean() - 0.5) < 4 * (1 / 12 / 4000) ** 0.5
 
 
 def test_choose_follows_the_distribution() -> None:
-    """Frequencies over 20,000 numbers are within 4 standard errors of the probabilities; impossible tokens never come."""
+    """Frequencies over 20,000 numbers are within 4 standard errors; impossible tokens never come."""
     probabilities = torch.tensor([0.0, 0.5, 0.0, 0.3, 0.2, 0.0])
     logits = probabilities.log()[None].expand(20_000, -1)
     tokens, logprobs = choose(logits, torch.from_numpy(uniforms(list(range(20_000)), [0] * 20_000)))

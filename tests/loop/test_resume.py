@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from runs import digests, job, query, run_all
 from support import save_run
 

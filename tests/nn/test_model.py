@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import save_model
 from transformers import CohereConfig, CohereForCausalLM
 
+from support import save_model
 from surefoot.nn.attention import PackedLayout
 from surefoot.nn.model import PackedInputs, enable_checkpointing, load_model
 from surefoot.types.errors import ModelError

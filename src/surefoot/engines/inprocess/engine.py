@@ -43,6 +43,7 @@ class InProcessEngine:
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []  # index = slot
         self._version = -1  # no weights were published to it yet
+        self._half_written = False  # a sync failed, so the copy is no policy of any version
         self._pump: asyncio.Task[None] | None = None
 
     @property
@@ -50,7 +51,12 @@ class InProcessEngine:
         return self._version
 
     async def generate(self, request: Request) -> Generation:
-        """Tokens until an end token, a stop string or the length limit. Raises `EngineError` on non-finite logits."""
+        """Tokens until an end token, a stop string or the length limit.
+
+        Raises `EngineError` on non-finite logits, `WeightSyncError` where the last sync failed.
+        """
+        if self._half_written:
+            raise WeightSyncError("the last weight sync failed half-way: no policy can be sampled from")
         job = Job(request, asyncio.get_running_loop().create_future())
         self.waiting.append(job)
         if self._pump is None or self._pump.done():
@@ -161,6 +167,8 @@ class InProcessEngine:
         """Replace the copy. The version moves only after every tensor's digest equals the manifest's."""
         if self.shared:
             raise WeightSyncError("this engine samples from the trainer's own parameters: nothing is sent")
+        self._refuse_while_running()
+        self._half_written = True
         own = dict(self.model.named_parameters())
         for name, tensor in tensors:
             if name not in own:
@@ -172,11 +180,15 @@ class InProcessEngine:
         for name, digest in expected.items():
             if name not in own or tensor_digest(own[name]) != digest:
                 raise WeightSyncError(f"{name}: the engine's copy is not version {manifest.version} of the trainer's")
+        self._half_written = False
         self._move_to(manifest.version)
 
-    def _move_to(self, version: int) -> None:
+    def _refuse_while_running(self) -> None:
         if self.waiting or self.running:
             raise WeightSyncError("weights cannot change while rollouts are running")
+
+    def _move_to(self, version: int) -> None:
+        self._refuse_while_running()
         if version <= self._version:
             raise WeightSyncError(f"version {version} is not newer than {self._version}, which is published already")
         self._version = version

@@ -1,0 +1,178 @@
+"""Whole small runs: what is learnt, recorded and refused."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs import digests, query
+from support import LETTERS, letter_reward, save_run
+from surefoot.cli.main import run_command
+from surefoot.config.load import load_config
+from surefoot.loop.run import run
+from surefoot.observe.ledger_view import LedgerView
+from surefoot.observe.metrics import read_metrics
+from surefoot.types.errors import DataError, RunHalted
+
+
+def moody_reward(prompt: str, response: str, label: object, metadata: object) -> float | None:
+    """Fails for one prompt always and for some responses of the others."""
+    if prompt.startswith(LETTERS[3]):
+        raise ValueError("no grade today")
+    return None if len(response) % 2 else letter_reward(prompt, response, label, metadata)
+
+
+async def slow_reward(prompt: str, response: str, label: object, metadata: object) -> float:
+    await asyncio.sleep(0.01)
+    return letter_reward(prompt, response, label, metadata)
+
+
+def start(config: Path, folder: Path, *overrides: str, **keywords: Any) -> dict[str, float]:
+    return run(load_config(config, f'observe.run_dir="{folder}"', *overrides), **keywords).metrics
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_run(tmp_path_factory.mktemp("run"))
+
+
+def test_sampler_and_trainer_agree_over_a_run(config: Path, tmp_path: Path) -> None:
+    """fp32, contexts of different lengths, packed several to a micro-batch, while the weights move."""
+    start(config, tmp_path / "run", "loop.steps=12", "optim.lr=1e-2", "train.max_tokens=40", "rollout.temperature=1.3")
+    gaps = [row[0] for row in query(tmp_path / "run", "SELECT mismatch_max FROM steps")]
+    assert len(gaps) == 12 and max(gaps) < 1e-5
+
+
+def test_it_learns(config: Path, tmp_path: Path) -> None:
+    start(config, tmp_path / "run", "loop.steps=40", "rollout.group_size=8", "optim.lr=5e-3", "checkpoint.every=0")
+    means = [row[0] for row in query(tmp_path / "run", "SELECT reward_mean FROM steps ORDER BY step")]
+    assert sum(means[-5:]) / 5 > sum(means[:5]) / 5 + 0.2
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "dr_grpo", "rloo"])
+@pytest.mark.parametrize("kl_kind", ["k1", "k2", "k3", "low_var_kl"])
+def test_every_choice_runs(config: Path, tmp_path: Path, estimator: str, kl_kind: str) -> None:
+    aggregation = {"grpo": "token_mean", "dr_grpo": "constant", "rloo": "sample_mean"}[estimator]
+    metrics = start(
+        config,
+        tmp_path / "run",
+        "loop.steps=2",
+        "train.updates_per_rollout=2",
+        "train.epochs=2",
+        f'algo.estimator="{estimator}"',
+        f'algo.aggregation="{aggregation}"',
+        f'algo.kl_kind="{kl_kind}"',
+        "algo.kl_coef=0.05",
+        "reference.update_interval=3",
+    )
+    assert metrics["train/applied"] == 4
+    assert metrics["train/kl_reference"] != 0
+
+
+def test_failing_rewards_cost_their_own_samples_only(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(config, folder, 'env.rewards.0.function="test_serial.moody_reward"')
+    counts = dict(query(folder, "SELECT fate, count(*) FROM samples GROUP BY fate"))
+    reasons = {row[0] for row in query(folder, "SELECT DISTINCT reason FROM samples WHERE fate = 'dropped'")}
+    assert counts["trained"] > 0 and counts["trained"] + counts["dropped"] == 6 * 2 * 4
+    assert any("no grade today" in reason for reason in reasons) and any("None" in reason for reason in reasons)
+    fates = {row[0]: row[1:] for row in query(folder, "SELECT prompt_id, fate, reason FROM prompts")}
+    assert fates["p3"][0] == "dropped" and "no grade today" in fates["p3"][1]
+    assert "partly_trained" in {fate for fate, _ in fates.values()}
+    with LedgerView.read(folder / "ledger.sqlite") as ledger:
+        assert ledger.balance().unaccounted == 0
+
+
+def test_async_rewards(config: Path, tmp_path: Path) -> None:
+    start(config, tmp_path / "run", 'env.rewards.0.function="test_serial.slow_reward"', "loop.steps=2")
+
+
+def test_prompts_that_are_too_long_are_dropped_with_the_reason(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(config, folder, "rollout.max_prompt_tokens=3")
+    dropped = query(folder, "SELECT prompt_id, reason FROM prompts WHERE fate = 'dropped'")
+    assert {row[0] for row in dropped} == {"p3", "p4", "p8", "p9"}  # of 4 and 5 letters
+    assert all("prompt_too_long" in row[1] for row in dropped)
+
+
+def test_evaluation_leaves_training_alone(config: Path, tmp_path: Path) -> None:
+    text = config.read_text(encoding="utf8")
+    prompts = config.parent / "prompts.jsonl"
+    with_eval = tmp_path / "eval.toml"
+    with_eval.write_text(
+        text + f'\n[eval]\nevery = 2\n[[eval.sets]]\nname = "held"\npath = "{prompts}"\nlabel_key = ""\nsamples = 3\n',
+        encoding="utf8",
+    )
+    start(config, tmp_path / "off")
+    metrics = start(with_eval, tmp_path / "on")
+    assert digests(tmp_path / "off") == digests(tmp_path / "on")
+    assert metrics["eval/held/rollouts"] == 36
+    assert [line["step"] for line in read_metrics(tmp_path / "on" / "metrics.jsonl") if "eval/held/reward" in line] == [
+        0,
+        2,
+        4,
+        6,
+    ]
+
+
+def test_ruined_weights_halt_the_run(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A learning rate that ruins the weights: the run ends with the reason, and no later step."""
+    folder = tmp_path / "run"
+    status = run_command(
+        ["train", str(config), f'observe.run_dir="{folder}"', "optim.lr=1e30", "train.max_grad_norm=0.0"]
+    )
+    assert status == 1
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "not finite" in last or "nonfinite_param" in last
+
+
+def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    overrides = (
+        'env.rewards.0.function="test_serial.constant_reward"',
+        "train.max_consecutive_skips=2",
+        "loop.steps=9",
+    )
+    with pytest.raises(RunHalted, match="step 3: skip_budget_exhausted"):
+        start(config, folder, *overrides)
+    rows = query(folder, "SELECT step, verdict, reason FROM steps ORDER BY step")
+    assert rows == [
+        (1, "skipped", "zero_signal"),
+        (2, "skipped", "zero_signal"),
+        (3, "halted", "skip_budget_exhausted"),
+    ]
+    with LedgerView.read(folder / "ledger.sqlite") as ledger:
+        balance = ledger.balance()
+    assert balance.in_flight == 0 and balance.unaccounted == 0 and balance.trained == 0
+
+
+def constant_reward(prompt: str, response: str, label: object, metadata: object) -> float:
+    return 0.7
+
+
+def test_skipped_steps_publish_nothing(config: Path, tmp_path: Path) -> None:
+    start(config, tmp_path / "run", 'env.rewards.0.function="test_serial.constant_reward"', "loop.steps=3")
+    versions = query(tmp_path / "run", "SELECT policy_version, min_version, max_version FROM steps")
+    assert versions == [(0, 0, 0)] * 3
+
+
+def test_data_problems_come_before_the_model(config: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"prompt": "abc"}\n{"prompt": \n', encoding="utf8")
+    with pytest.raises(DataError, match=r"broken.jsonl:2"):
+        start(config, tmp_path / "run", f'data.path="{broken}"', 'model.path="nowhere"')
+
+
+def test_a_broken_checkpoint_is_passed_over_and_named(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    start(config, folder, "loop.steps=3", "checkpoint.keep_last=3")
+    (folder / "checkpoints" / "step-000003" / "loop.json").unlink()
+    start(config, folder, resume=True)
+    said = capsys.readouterr()
+    assert "step-000003 is ignored" in said.err and "loop.json" in said.err
+    assert "resumed after step 2" in said.out
+    start(config, tmp_path / "whole")
+    assert digests(folder) == digests(tmp_path / "whole")
