@@ -36,6 +36,7 @@ def train(seed: int, model: Path, *, shuffled: bool) -> list[tuple[int, float]]:
         f'loop.name="quickstart-{"shuffled" if shuffled else "seed"}-{seed}"',
         f"debug.shuffle_rewards={str(shuffled).lower()}",
         "eval.every=5",
+        "train.max_consecutive_skips=1000",  # the control may unlearn the task until no rollout is right
     ]
     result = run(load_config(HERE / "run.toml", *overrides))
     return [

@@ -34,6 +34,7 @@ def main() -> None:
     del model.config.quantization_config
     model.is_quantized, model.hf_quantizer, model.quantization_method = False, None, None
     model.float().save_pretrained(arguments.out)
+    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(model.config.eos_token_id)  # transformers 5.17 reads another
     tokenizer.save_pretrained(arguments.out)
     print(f"{arguments.out}: {sum(p.numel() for p in model.parameters()):,} parameters")
 

@@ -48,13 +48,13 @@ def main() -> None:
         model.set_gradient_divide_factor(1.0)
         model.set_force_sum_reduction_for_comms(True)
     config = TrainerConfig(TrainConfig(max_tokens=2), AlgoConfig(), OptimConfig(), PrecisionConfig(), 1.0, 0, 0)
-    trainer = Trainer(Roles(Role("policy", model, world), None), config)  # type: ignore[arg-type]
+    trainer = Trainer(Roles(Role("policy", model, world, (1.0, 0.0)), None), config)  # type: ignore[arg-type]
     rounds = {
         "both": [sample(0, [1, 1]), sample(1, [1]), sample(2, [5])],
         "two micro-batches, other rank empty": [sample(0, [1, 1]), dataclasses.replace(sample(1, [1]))],
     }
     for name, samples in rounds.items():
-        batch = build_batch(samples, score(samples, trainer.roles, config, 0), config, world.size)
+        batch = build_batch(samples, score(samples, trainer.roles, config, 0), config, trainer.roles.policy)
         if name != "both" and world.size > 1:  # rank 0 has two micro-batches, rank 1 none of its own
             (first,), (second,) = batch.microbatches_RM
             silent = dataclasses.replace(first, loss_mask_T=np.zeros_like(first.loss_mask_T))

@@ -46,7 +46,12 @@ def build_trainer(folder: Path, compute: str = "fp32") -> Trainer:
 
 def update(trainer: Trainer) -> None:
     samples = make_samples([(3, 9), (4, 20), (2, 14)])
-    batch = build_batch(samples, score(samples, trainer.roles, trainer.config, 1), trainer.config, 1)
+    batch = build_batch(
+        samples,
+        score(samples, trainer.roles, trainer.config, trainer.roles.policy),
+        trainer.config,
+        trainer.roles.policy,
+    )
     assert trainer.attempt(batch, step=1, attempt=0, version=0).verdict == "applied"
 
 

@@ -13,6 +13,7 @@ from surefoot.config.load import load_config
 from surefoot.loop.run import run
 from surefoot.observe.ledger_view import LedgerView
 from surefoot.observe.metrics import read_metrics
+from surefoot.train.step import Trainer
 from surefoot.types.errors import DataError, RunHalted
 
 
@@ -116,15 +117,32 @@ def test_evaluation_leaves_training_alone(config: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_ruined_weights_halt_the_run(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A learning rate that ruins the weights: the run ends with the reason, and no later step."""
+@pytest.mark.parametrize("where", ["publish", "attempt"])
+def test_ruined_weights_halt_the_run(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A weight turns NaN after the second update, or while the third step's batch waits: no later step is taken."""
     folder = tmp_path / "run"
-    status = run_command(
-        ["train", str(config), f'observe.run_dir="{folder}"', "optim.lr=1e30", "train.max_grad_norm=0.0"]
-    )
-    assert status == 1
+    calls = []
+
+    def ruin(trainer: Trainer) -> None:
+        calls.append(1)
+        if len(calls) == (2 if where == "publish" else 3):
+            trainer.masters.tensors[1].data[0, 0] = float("nan")
+
+    apply, attempt = Trainer._apply, Trainer.attempt
+    if where == "publish":
+        monkeypatch.setattr(Trainer, "_apply", lambda self, *a: (apply(self, *a), ruin(self))[0])
+    else:
+        monkeypatch.setattr(Trainer, "attempt", lambda self, *a, **k: (ruin(self), attempt(self, *a, **k))[1])
+    assert run_command(["train", str(config), f'observe.run_dir="{folder}"']) == 1
     last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "not finite" in last or "nonfinite_param" in last
+    rows = query(folder, "SELECT step, verdict, reason FROM steps ORDER BY step")
+    assert rows[:2] == [(1, "applied", "ok"), (2, "applied", "ok")]
+    if where == "publish":  # the sampler meets it first
+        assert "not finite" in last and len(rows) == 2
+    else:
+        assert "nonfinite_param" in last and rows[2:] == [(3, "halted", "nonfinite_param")]
 
 
 def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from support import make_samples
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
 from surefoot.loop.worker import Update, Worker
+from surefoot.observe.console import Console
 from surefoot.train.roles import load_role
 from surefoot.train.shard import World
 from surefoot.train.step import Roles, Trainer, TrainerConfig
@@ -21,7 +22,7 @@ def worker(folder: Path, compute: str = "fp16", **train: object) -> Worker:
     config = TrainConfig(**train)
     role = load_role("policy", str(folder), World(0, 1, torch.device("cpu")), precision)
     settings = TrainerConfig(config, AlgoConfig(), OptimConfig(lr=1e-3), precision, 1.0, 0, 0)
-    return Worker(Trainer(Roles(role, None), settings), config, 0)
+    return Worker(Trainer(Roles(role, None), settings), config, 0, Console(quiet=True).progress)
 
 
 def fail_attempts(trainer: Trainer, attempts: Sequence[bool]) -> None:

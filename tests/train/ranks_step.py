@@ -54,7 +54,7 @@ def main(folder: str, rollouts: str, output: str, compute: str) -> None:
     samples = samples_from_groups(groups, advantages)
     results = {}
     for name, mix in mixes(samples).items():
-        batch = build_batch(mix, score(mix, roles, config, 0), config, world.size)
+        batch = build_batch(mix, score(mix, roles, config, 0), config, trainer.roles.policy)
         totals, _ = trainer._backward(batch)
         evidence, sums = trainer._agree(batch, totals)
         gradient = torch.cat([whole(m.grad).double().flatten() for m in trainer.masters.tensors])
@@ -65,7 +65,7 @@ def main(folder: str, rollouts: str, output: str, compute: str) -> None:
             "norm": evidence.grad_norm,
             "grad": gradient,
         }
-    batch = build_batch(samples, score(samples, roles, config, 0), config, world.size)
+    batch = build_batch(samples, score(samples, roles, config, 0), config, trainer.roles.policy)
     report = trainer.attempt(batch, step=1, attempt=0, version=0)
     results["after"] = {"grad": torch.cat([whole(m.detach()).double().flatten() for m in trainer.masters.tensors])}
     results["verdict"] = report.verdict

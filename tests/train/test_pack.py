@@ -11,6 +11,8 @@ from surefoot.train.pack import FILLER_SAMPLE, pack, unpack
 from surefoot.types.rollout import FloatArray, Sample, SampleRef
 from surefoot.types.train import Batch, Microbatch
 
+COSTS = {"linear_cost": 1.0, "quadratic_cost": 1 / 12288}
+
 COLUMNS = ("token_weights_T", "behavior_logprobs_T", "old_logprobs_T", "reference_logprobs_T", "advantages_T")
 
 
@@ -34,6 +36,7 @@ def column(samples: list[Sample], factor: float) -> list[FloatArray]:
 def pack_all(samples: list[Sample], *, ranks: int = 1, max_tokens: int = 16, reference: bool = True) -> Batch:
     return pack(
         samples,
+        **COSTS,
         ranks=ranks,
         max_tokens=max_tokens,
         token_weights=column(samples, 2.0),
@@ -82,6 +85,7 @@ def test_log_probs_of_a_float64_model_stay_float64() -> None:
     wide = [np.array([0.0, -1 / 3, -2 / 3])]
     batch = pack(
         [sample],
+        **COSTS,
         ranks=1,
         max_tokens=8,
         token_weights=[np.ones(3, np.float32)],
@@ -155,9 +159,9 @@ def test_a_given_column_out_of_line_is_refused(name: str) -> None:
     given = {key: column(samples, 1.0) for key in ("token_weights", "old_logprobs", "reference_logprobs")}
     short = given | {name: [given[name][0], given[name][1][1:]]}
     with pytest.raises(ValueError, match=rf"group=4.*{name} \(2,\)"):
-        pack(samples, ranks=1, max_tokens=8, old_source="sampler", **short)
+        pack(samples, ranks=1, max_tokens=8, old_source="sampler", **COSTS, **short)
     with pytest.raises(ValueError, match=rf"{name}: 1 arrays for 2 samples"):
-        pack(samples, ranks=1, max_tokens=8, old_source="sampler", **(given | {name: given[name][:1]}))
+        pack(samples, ranks=1, max_tokens=8, old_source="sampler", **COSTS, **(given | {name: given[name][:1]}))
 
 
 @given(lengths=st.lists(st.integers(2, 17), min_size=1, max_size=25), ranks=st.integers(1, 4))

@@ -40,7 +40,7 @@ def trainer(folder: Path, compute: str = "fp32", *, reference: bool = False, **s
 
 
 def batch_of(trainer: Trainer, samples: list[Sample]) -> Batch:
-    return build_batch(samples, score(samples, trainer.roles, trainer.config, 0), trainer.config, 1)
+    return build_batch(samples, score(samples, trainer.roles, trainer.config, 0), trainer.config, trainer.roles.policy)
 
 
 def attempt(trainer: Trainer, batch: Batch) -> StepReport:

@@ -49,10 +49,8 @@ def policy_loss(
         token_weights=token_weights_T,
         sample_ids=sample_ids_T,
     )
-    old_T, advantages_T = promoted(old_logprobs_T.detach()), promoted(advantages_T.detach())
-    ratio_T, bounded_T = bounded_exp(promoted(logprobs_T) - old_T, config.log_ratio_bound)
-    free_T = -advantages_T * ratio_T
-    clipped_T = -advantages_T * ratio_T.clamp(1 - config.clip_low, 1 + config.clip_high)
+    old_T = promoted(old_logprobs_T.detach())
+    term_T, sums = _clipped_term(promoted(logprobs_T), old_T, promoted(advantages_T.detach()), config)
     correction_T, _, metrics = importance_weights(
         old_T,
         sampler_logprobs_T,
@@ -62,14 +60,18 @@ def policy_loss(
         bound=config.log_ratio_bound,
     )
     # Multiplying is safe: selection came before, the exponents are bounded, so what is not finite here is evidence.
-    terms_T = promoted(token_weights_T.detach()) * correction_T * torch.maximum(free_T, clipped_T)
-    kl_old_T = kl_estimate(old_T, logprobs_T.detach(), kind="k3", bound=config.log_ratio_bound)
-    sums = {
-        "clipped_tokens": clipped_T > free_T,
-        "bounded_log_ratios": bounded_T,
-        "ratio_sum": ratio_T,
-        "kl_old_sum": kl_old_T,
-        "abs_term_sum": terms_T.abs(),
-    }
-    metrics |= {name: values_T.detach().sum(dtype=torch.float64) for name, values_T in sums.items()}
-    return terms_T.sum(), metrics
+    terms_T = promoted(token_weights_T.detach()) * correction_T * term_T
+    sums |= {"kl_old_sum": kl_estimate(old_T, logprobs_T.detach(), kind="k3", bound=config.log_ratio_bound)}
+    sums |= {"abs_term_sum": terms_T.abs()}
+    return terms_T.sum(), metrics | {name: x_T.detach().sum(dtype=torch.float64) for name, x_T in sums.items()}
+
+
+def _clipped_term(
+    logprobs_T: Tensor, old_T: Tensor, advantages_T: Tensor, config: AlgoConfig
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """(PPO's clipped term [T], columns to sum)."""
+    ratio_T, bounded_T = bounded_exp(logprobs_T - old_T, config.log_ratio_bound)
+    free_T = -advantages_T * ratio_T
+    clipped_T = -advantages_T * ratio_T.clamp(1 - config.clip_low, 1 + config.clip_high)
+    columns = {"clipped_tokens": clipped_T > free_T, "bounded_log_ratios": bounded_T, "ratio_sum": ratio_T}
+    return torch.maximum(free_T, clipped_T), columns

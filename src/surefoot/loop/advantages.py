@@ -15,7 +15,7 @@ Advantages = dict[tuple[int, int], float]  # (group, index of the rollout in it)
 
 
 class AdvantageEstimator:
-    """`shuffle_seed` other than None is the control: valid rewards trade places within the batch before they are used."""
+    """With a `shuffle_seed` this is the control: valid rewards trade places within the batch before they are used."""
 
     def __init__(self, config: AlgoConfig, shuffle_seed: int | None) -> None:
         self.config, self.shuffle_seed = config, shuffle_seed

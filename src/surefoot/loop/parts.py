@@ -79,7 +79,7 @@ def build_parts(config: RunConfig, world: World, recorder: Recorder) -> Parts:
         seed=derive_seed(config.loop.seed, "rollout"),
     )
     eval_sets = [build_eval_set(c, p, collector) for c, p in zip(config.eval.sets, held_out, strict=True)]
-    worker = Worker(trainer, config.train, config.reference.update_interval)
+    worker = Worker(trainer, config.train, config.reference.update_interval, recorder.progress)
     shuffle_seed = derive_seed(config.loop.seed, "shuffle") if config.debug.shuffle_rewards else None
     return Parts(
         config,

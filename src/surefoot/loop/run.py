@@ -28,7 +28,7 @@ class RunResult:
 
 
 def run(config: RunConfig, *, resume: bool = False) -> RunResult:
-    """Train as `config` says. Raises `UsageError` for what the user can mend, `RunHalted` where the run stopped itself."""
+    """Train as `config` says. Raises `UsageError` for what the user can mend, `RunHalted` where it stopped itself."""
     world = join_world(config.model.device, config.train.collective_timeout)
     set_threads(config.loop.threads)
     folder = run_folder(config, world, resume)

@@ -3,15 +3,20 @@
 The trainer makes one attempt at a time; retrying an overflow, counting skips and halting are decided here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from surefoot.config.schema import TrainConfig
+from surefoot.observe.console import Bar
 from surefoot.train.minibatch import split
 from surefoot.train.prepare import build_batch, score
 from surefoot.train.step import Trainer
 from surefoot.types.rollout import Sample
 from surefoot.types.train import Batch, StepReport
+
+Progress = Callable[[str, int], AbstractContextManager[Bar]]
+"""(what is under way, how much of it there is) -> a bar to advance."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,8 +32,9 @@ class Update:
 
 
 class Worker:
-    def __init__(self, trainer: Trainer, config: TrainConfig, reference_interval: int) -> None:
+    def __init__(self, trainer: Trainer, config: TrainConfig, reference_interval: int, progress: Progress) -> None:
         self.trainer, self.config, self.reference_interval = trainer, config, reference_interval
+        self.progress = progress
         self.consecutive_skips = 0  # other than overflows
 
     def train(self, samples: Sequence[Sample], *, step: int, version: int) -> list[Update]:
@@ -38,7 +44,7 @@ class Worker:
         updates: list[Update] = []
         for _ in range(self.config.epochs):
             for part in self._mini_batches(samples):
-                batch = build_batch(part, scores, trainer.config, trainer.world.size)
+                batch = build_batch(part, scores, trainer.config, trainer.roles.policy)
                 made = sum(len(update.reports) for update in updates)
                 updates.append(self._update(batch, step=step, first_attempt=made, version=version))
                 if updates[-1].settled.verdict == "halted":
@@ -57,7 +63,11 @@ class Worker:
         reports: list[StepReport] = []
         before = self.trainer.scaler.state_dict()
         while True:
-            report = self.trainer.attempt(batch, step=step, attempt=first_attempt + len(reports), version=version)
+            attempt = first_attempt + len(reports)
+            with self.progress("training", len(batch.microbatches_RM[0])) as bar:
+                report = self.trainer.attempt(
+                    batch, step=step, attempt=attempt, version=version, on_microbatch=bar.advance
+                )
             retry = report.reason == "overflow" and self.config.on_overflow == "retry"
             if retry and len(reports) < self.config.max_retries:
                 reports.append(report)

@@ -43,6 +43,13 @@ class CausalLM(nn.Module):
         weight: Tensor = self.hf.get_output_embeddings().weight
         return weight
 
+    @property
+    def token_costs(self) -> tuple[float, float]:
+        """FLOPs of a training step for each token, and for each squared token of a sample's length (causal)."""
+        shape = self.hf.config.get_text_config()
+        quadratic = 6.0 * shape.num_hidden_layers * shape.hidden_size
+        return 6.0 * sum(param.numel() for param in self.parameters()), quadratic
+
     def hidden(self, input_ids_BT: Tensor, positions_BT: Tensor, layout: AttentionLayout) -> Tensor:
         """Last hidden states [B, T, E], after the final norm."""
         out = self.hf.base_model(

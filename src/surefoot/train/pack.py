@@ -15,10 +15,7 @@ from surefoot.train.placement import plan_pack
 from surefoot.types.rollout import BoolArray, FloatArray, IntArray, Sample
 from surefoot.types.train import Batch, Microbatch, OldSource
 
-__all__ = ["FILLER_SAMPLE", "QUADRATIC_COST", "pack", "plan_pack", "unpack"]
-
 FILLER_SAMPLE = -1  # `sample_ids_T` of the one position of an empty micro-batch
-QUADRATIC_COST = 1 / 12288  # of a token pair in tokens: 6*layers*d FLOPs against 72*layers*d*d, d = 1,024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,8 +41,8 @@ def pack(
     old_logprobs: Sequence[FloatArray],
     reference_logprobs: Sequence[FloatArray] | None,
     old_source: OldSource,
-    linear_cost: float = 1.0,
-    quadratic_cost: float = QUADRATIC_COST,
+    linear_cost: float,
+    quadratic_cost: float,
 ) -> Batch:
     """One update's samples as packed micro-batches for every rank.
 

@@ -55,6 +55,8 @@ def _score_role(samples: Sequence[Sample], role: Role, config: TrainerConfig) ->
         old_logprobs=zeros,
         reference_logprobs=None,
         old_source="trainer",
+        linear_cost=role.costs[0],
+        quadratic_cost=role.costs[1],
     )
     mine = batch.microbatches_RM[role.world.rank]
     scored = unpack(mine, role.score(mine, config.temperature, config.train.logprob_chunk))
@@ -62,16 +64,18 @@ def _score_role(samples: Sequence[Sample], role: Role, config: TrainerConfig) ->
     return {s.ref: np.concatenate([[0.0], merged[i]]).astype(merged[i].dtype) for i, s in enumerate(samples)}
 
 
-def build_batch(samples: Sequence[Sample], scores: Scores, config: TrainerConfig, ranks: int) -> Batch:
+def build_batch(samples: Sequence[Sample], scores: Scores, config: TrainerConfig, policy: Role) -> Batch:
     """One update's batch. Token weights are those of these samples together, whatever rank trains them."""
     return pack(
         samples,
-        ranks=ranks,
+        ranks=policy.world.size,
         max_tokens=config.train.max_tokens,
         token_weights=weights_of(samples, config.algo.aggregation, config.constant_length),
         old_logprobs=[scores.old[s.ref] for s in samples],
         reference_logprobs=[scores.reference[s.ref] for s in samples] if scores.reference else None,
         old_source=scores.old_source,
+        linear_cost=policy.costs[0],
+        quadratic_cost=policy.costs[1],
     )
 
 

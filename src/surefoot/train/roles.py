@@ -20,6 +20,7 @@ class Role:
     name: str
     model: CausalLM
     world: World
+    costs: tuple[float, float]  # FLOPs a token, and a squared token of a sample's length
 
     def parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
         return list(self.model.named_parameters())
@@ -48,7 +49,8 @@ def load_role(name: str, path: str, world: World, precision: PrecisionConfig, *,
     model = load_model(path, world.device, dtype=torch.promote_types(compute, torch.float32))
     if checkpointing:
         enable_checkpointing(model)
-    return Role(name, shard(model, world, compute), world)
+    costs = model.token_costs
+    return Role(name, shard(model, world, compute), world, costs)
 
 
 def packed_inputs(microbatch: Microbatch, device: torch.device) -> PackedInputs:

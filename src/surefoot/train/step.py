@@ -8,6 +8,7 @@ skipped, halted:       gradients cleared; nothing else is touched (an overflow l
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,10 @@ class TrainerConfig:
     total_updates: int  # 0 = unknown
 
 
+def _nothing() -> None:
+    """The default of a progress callback."""
+
+
 class Trainer:
     def __init__(self, roles: Roles, config: TrainerConfig) -> None:
         self.roles, self.config, self.world = roles, config, roles.policy.world
@@ -56,10 +61,12 @@ class Trainer:
         self.scaler = LossScaler.from_config(config.precision)
         self.updates = 0  # applied ones; the learning rate follows it, so a skipped step advances nothing
 
-    def attempt(self, batch: Batch, *, step: int, attempt: int, version: int) -> StepReport:
+    def attempt(
+        self, batch: Batch, *, step: int, attempt: int, version: int, on_microbatch: Callable[[], None] = _nothing
+    ) -> StepReport:
         """One attempt. Nothing the next attempt depends on is changed unless the verdict is `applied`."""
         scale = self.scaler.scale
-        totals, logprobs_MN = self._backward(batch)
+        totals, logprobs_MN = self._backward(batch, on_microbatch)
         evidence, sums = self._agree(batch, totals)
         decision = self._decide(evidence)
         lr = learning_rate(self.updates, config=self.config.optim, total_updates=self.config.total_updates)
@@ -82,7 +89,9 @@ class Trainer:
             metrics=per_token(sums, batch.num_tokens) | gap_metrics(batch, logprobs_MN, self.world),
         )
 
-    def _backward(self, batch: Batch) -> tuple[dict[str, Tensor], list[Tensor]]:
+    def _backward(
+        self, batch: Batch, on_microbatch: Callable[[], None] = _nothing
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Gradients of every micro-batch of this rank, with sums for the report and the chosen log-probs."""
         totals: dict[str, Tensor] = {}
         logprobs_MN = []
@@ -92,6 +101,7 @@ class Trainer:
             for name, value in sums.items():
                 totals[name] = totals.get(name, 0.0) + value.double()
             logprobs_MN.append(logprobs_N)
+            on_microbatch()
         return totals, logprobs_MN
 
     def _loss(self, microbatch: Microbatch) -> tuple[Tensor, dict[str, Tensor], Tensor]:
