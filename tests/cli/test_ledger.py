@@ -23,7 +23,8 @@ def step(number: int, **changes: Any) -> StepRow:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    run = RunDir.create(tmp_path / "run")
+    run = RunDir(tmp_path / "run")
+    run.create()
     prompt = Prompt("p", "", (Message("user", "x"),), {})
     with Ledger.open(run.ledger) as ledger:
         ledger.record_draws(1, [Draw(n, 0, n, prompt) for n in range(3)])

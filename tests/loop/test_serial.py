@@ -14,7 +14,7 @@ from surefoot.loop.run import run
 from surefoot.observe.ledger_view import LedgerView
 from surefoot.observe.metrics import read_metrics
 from surefoot.train.step import Trainer
-from surefoot.types.errors import DataError, RunHalted
+from surefoot.types.errors import DataError, ModelError, RunHalted
 
 
 def moody_reward(prompt: str, response: str, label: object, metadata: object) -> float | None:
@@ -69,6 +69,13 @@ def test_every_choice_runs(config: Path, tmp_path: Path, estimator: str, kl_kind
     )
     assert metrics["train/applied"] == 4
     assert metrics["train/kl_reference"] != 0
+
+
+def test_the_reference_is_loaded_only_where_it_is_used(config: Path, tmp_path: Path) -> None:
+    start(config, tmp_path / "unused", 'reference.path="nowhere"', "loop.steps=1")
+    for use in ("algo.kl_coef=0.1", "algo.kl_metric=true"):
+        with pytest.raises(ModelError, match="nowhere"):
+            start(config, tmp_path / use, 'reference.path="nowhere"', use, "loop.steps=1")
 
 
 def test_failing_rewards_cost_their_own_samples_only(config: Path, tmp_path: Path) -> None:
@@ -180,6 +187,9 @@ def test_data_problems_come_before_the_model(config: Path, tmp_path: Path) -> No
     broken.write_text('{"prompt": "abc"}\n{"prompt": \n', encoding="utf8")
     with pytest.raises(DataError, match=r"broken.jsonl:2"):
         start(config, tmp_path / "run", f'data.path="{broken}"', 'model.path="nowhere"')
+    with pytest.raises(ModelError, match="nowhere"):
+        start(config, tmp_path / "run", 'model.path="nowhere"')
+    assert not (tmp_path / "run").exists()  # so the mended run can start
 
 
 def test_a_broken_checkpoint_is_passed_over_and_named(

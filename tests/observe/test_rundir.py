@@ -11,7 +11,8 @@ from surefoot.types.errors import UsageError
 
 
 def test_paths(tmp_path: Path) -> None:
-    run = RunDir.create(tmp_path / "runs" / "a")
+    run = RunDir(tmp_path / "runs" / "a")
+    run.create()
     root = tmp_path / "runs" / "a"
     assert run.config == root / "config.toml"
     assert run.ledger == root / "ledger.sqlite"
@@ -23,34 +24,34 @@ def test_paths(tmp_path: Path) -> None:
 
 
 def test_a_run_is_not_written_over(tmp_path: Path) -> None:
-    RunDir.create(tmp_path / "a")
+    RunDir(tmp_path / "a").create()
     with pytest.raises(UsageError, match="already holds a run"):
-        RunDir.create(tmp_path / "a")
-    assert RunDir.create(tmp_path / "a", resume=True).path == tmp_path / "a"
+        RunDir(tmp_path / "a").create()
+    RunDir(tmp_path / "a").create(resume=True)
 
 
 def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    RunDir.create(tmp_path)
+    RunDir(tmp_path).create()
 
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_strangers_folder_is_not_taken(tmp_path: Path, resume: bool) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(UsageError, match="not empty and holds no run"):
-        RunDir.create(tmp_path, resume=resume)
+        RunDir(tmp_path).create(resume=resume)
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no run to resume"):
-        RunDir.create(tmp_path / "a", resume=True)
+        RunDir(tmp_path / "a").create(resume=True)
     assert not (tmp_path / "a").exists()
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     with pytest.raises(UsageError, match="is a file"):
-        RunDir.create(tmp_path / "a")
+        RunDir(tmp_path / "a").create()
 
 
 def test_default_run_dir() -> None:

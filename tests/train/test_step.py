@@ -105,6 +105,24 @@ def test_untrained_tokens_change_nothing(model_folder: Path) -> None:
         assert loss == right[0] and torch.equal(vector, right[2])
 
 
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, -torch.inf])
+def test_an_untrained_token_s_logits_change_nothing(model_folder: Path, garbage: float) -> None:
+    """Rows that do not train never reach the head: whatever their hidden states are, loss and gradient are the same."""
+    samples = make_samples(LENGTHS)
+    clean, spoilt = trainer(model_folder), trainer(model_folder)
+    batch = batch_of(clean, samples)
+    masks = iter([m.loss_mask_T for row in batch.microbatches_RM for m in row])
+
+    def spoil_untrained(module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
+        trained = torch.from_numpy(next(masks))[None, :, None]
+        return torch.where(trained, output, garbage)
+
+    spoilt.roles.policy.model.hf.model.norm.register_forward_hook(spoil_untrained)
+    loss, _, vector = gradients(spoilt, batch)
+    right_loss, _, right = gradients(clean, batch)
+    assert loss == right_loss and torch.equal(vector, right)
+
+
 def snapshot(trainer: Trainer) -> dict[str, torch.Tensor]:
     state = tensor_state(trainer)
     flat = {f"policy.{k}": v.clone() for k, v in state["policy"].items()}

@@ -13,10 +13,10 @@ from surefoot.loop.advantages import AdvantageEstimator
 from surefoot.loop.collect import Collector
 from surefoot.loop.evaluate import EvalSet, build_eval_set
 from surefoot.loop.position import Position
-from surefoot.loop.record import Recorder
 from surefoot.loop.seeds import derive_seed
 from surefoot.loop.worker import Worker
 from surefoot.nn.model import load_model
+from surefoot.observe.console import Console
 from surefoot.train.roles import load_role
 from surefoot.train.shard import DTYPES, World
 from surefoot.train.step import Roles, Trainer, TrainerConfig
@@ -35,7 +35,7 @@ class Parts:
     worker: Worker
     publisher: Publisher
     eval_sets: tuple[EvalSet, ...]
-    recorder: Recorder
+    console: Console
     position: Position
 
     @property
@@ -46,14 +46,8 @@ class Parts:
     def due(self, every: int) -> bool:
         return every > 0 and self.position.step % every == 0
 
-    async def evaluate(self) -> None:
-        for eval_set in self.eval_sets:
-            with self.recorder.progress(f"eval {eval_set.name}", len(eval_set.collector.mine(eval_set.draws))) as bar:
-                figures = await eval_set.evaluate(bar.advance)
-            self.recorder.evaluated(self.position.step, figures)
 
-
-def build_parts(config: RunConfig, world: World, recorder: Recorder) -> Parts:
+def build_parts(config: RunConfig, world: World, console: Console) -> Parts:
     """Data and rewards first: a mistake in them must not wait for a model to load."""
     rubric = Rubric.from_config(config.env.rewards)
     prompts = load_prompts(config.data)
@@ -79,7 +73,7 @@ def build_parts(config: RunConfig, world: World, recorder: Recorder) -> Parts:
         seed=derive_seed(config.loop.seed, "rollout"),
     )
     eval_sets = [build_eval_set(c, p, collector) for c, p in zip(config.eval.sets, held_out, strict=True)]
-    worker = Worker(trainer, config.train, config.reference.update_interval, recorder.progress)
+    worker = Worker(trainer, config.train, config.reference.update_interval, console.progress)
     shuffle_seed = derive_seed(config.loop.seed, "shuffle") if config.debug.shuffle_rewards else None
     return Parts(
         config,
@@ -91,7 +85,7 @@ def build_parts(config: RunConfig, world: World, recorder: Recorder) -> Parts:
         worker,
         publisher,
         tuple(eval_sets),
-        recorder,
+        console,
         Position(),
     )
 

@@ -5,12 +5,11 @@ Order matters: the ledger's transaction is what makes a step count, so the rollo
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 from surefoot.config.schema import ObserveConfig
 from surefoot.loop.account import RolloutFigures, prompt_fates, rollout_figures, sample_rows, step_metrics, step_rows
 from surefoot.loop.outcome import StepOutcome
-from surefoot.observe.console import Bar, Console
+from surefoot.observe.console import Console
 from surefoot.observe.ledger import Ledger
 from surefoot.observe.metrics import MetricsLog
 from surefoot.observe.rollouts import readable, write_rollouts
@@ -21,9 +20,8 @@ from surefoot.types.rollout import Draw
 class Recorder:
     """`run` is None on ranks that do not lead: they record nothing and say nothing."""
 
-    def __init__(self, run: RunDir | None, config: ObserveConfig) -> None:
-        self.run, self.config = run, config
-        self.console = Console(quiet=run is None)
+    def __init__(self, run: RunDir | None, config: ObserveConfig, console: Console) -> None:
+        self.run, self.config, self.console = run, config, console
         self.ledger = Ledger.open(run.ledger) if run else None
         self.metrics = MetricsLog(run.metrics) if run else None
         self.last: dict[str, float] = {}  # newest value of every metric
@@ -31,9 +29,6 @@ class Recorder:
     def drawn(self, step: int, draws: Sequence[Draw]) -> None:
         if self.ledger:
             self.ledger.record_draws(step, draws)
-
-    def progress(self, description: str, total: int) -> AbstractContextManager[Bar]:
-        return self.console.progress(description, total)
 
     def record(self, outcome: StepOutcome) -> None:
         if not (self.run and self.ledger):

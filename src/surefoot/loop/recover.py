@@ -4,12 +4,13 @@ from typing import Any
 
 from surefoot.loop.parts import Parts
 from surefoot.loop.position import Position
+from surefoot.loop.record import Recorder
 from surefoot.observe.rundir import RunDir
 from surefoot.train.checkpoint import find_checkpoint, load_loop_state, load_tensors, save_checkpoint
 from surefoot.train.state import number_state, restore, tensor_state, weights_digest
 
 
-def save(parts: Parts, run: RunDir) -> None:
+def save(parts: Parts, recorder: Recorder, run: RunDir) -> None:
     """A checkpoint of the finished step. Raises `CheckpointError`; the ones before are then as they were."""
     position = parts.position
     path = save_checkpoint(
@@ -20,7 +21,7 @@ def save(parts: Parts, run: RunDir) -> None:
         weights_digest=weights_digest(parts.trainer),
         keep_last=parts.config.checkpoint.keep_last,
     )
-    parts.recorder.event("checkpoint", path.name)
+    recorder.event("checkpoint", path.name)
 
 
 def loop_state(parts: Parts) -> dict[str, Any]:
@@ -33,12 +34,12 @@ def loop_state(parts: Parts) -> dict[str, Any]:
     }
 
 
-def resume(parts: Parts, run: RunDir) -> None:
+def resume(parts: Parts, recorder: Recorder, run: RunDir) -> None:
     """Continue from the newest complete checkpoint, from the start where there is none; says what was passed over."""
     path, ignored = find_checkpoint(run.checkpoints)
     for broken, reason in ignored:
-        parts.recorder.console.warn(f"{broken} is ignored: {reason}")
-        parts.recorder.event("checkpoint_ignored", f"{broken.name}: {reason}")
+        parts.console.warn(f"{broken} is ignored: {reason}")
+        recorder.event("checkpoint_ignored", f"{broken.name}: {reason}")
     if path is not None:
         state = load_loop_state(path)
         load_tensors(path, tensor_state(parts.trainer))
@@ -46,5 +47,5 @@ def resume(parts: Parts, run: RunDir) -> None:
         parts.worker.consecutive_skips = state["consecutive_skips"]
         parts.position = Position(**state["position"])
         parts.stream.seek(parts.position.cursor)
-    parts.recorder.resumed(parts.position.step, parts.position.cursor)
-    parts.recorder.console.info(f"resumed after step {parts.position.step}" + (f" from {path}" if path else ""))
+    recorder.resumed(parts.position.step, parts.position.cursor)
+    parts.console.info(f"resumed after step {parts.position.step}" + (f" from {path}" if path else ""))

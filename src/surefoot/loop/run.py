@@ -12,9 +12,10 @@ import torch
 from surefoot.config.dump import dump_config
 from surefoot.config.schema import RunConfig
 from surefoot.loop import recover
-from surefoot.loop.parts import build_parts
+from surefoot.loop.parts import Parts, build_parts
 from surefoot.loop.record import Recorder
 from surefoot.loop.serial import run_serial
+from surefoot.observe.console import Console
 from surefoot.observe.rundir import RunDir, default_run_dir, write_atomic
 from surefoot.train.shard import World, join_world, leave_world
 from surefoot.types.errors import UsageError
@@ -31,25 +32,34 @@ def run(config: RunConfig, *, resume: bool = False) -> RunResult:
     """Train as `config` says. Raises `UsageError` for what the user can mend, `RunHalted` where it stopped itself."""
     world = join_world(config.model.device, config.train.collective_timeout)
     set_threads(config.loop.threads)
-    folder = run_folder(config, world, resume)
-    run_dir = RunDir.create(folder, resume=resume) if world.leads else RunDir(folder)
-    recorder = Recorder(run_dir if world.leads else None, config.observe)
+    run_dir = RunDir(run_folder(config, world, resume))
+    console = Console(quiet=not world.leads)
     try:
         if world.leads:
+            run_dir.check(resume=resume)
+        parts = build_parts(config, world, console)
+        if world.leads:  # only now: a mistake in data or model must not leave a folder behind
+            run_dir.create(resume=resume)
             write_atomic(run_dir.config, dump_config(config).encode())
-        parts = build_parts(config, world, recorder)
-        if resume:
-            recover.resume(parts, run_dir)
-        parts.publisher.publish(parts.position.version)
-        save = partial(recover.save, parts, run_dir)
-        asyncio.run(run_serial(parts, save))
-        if not parts.due(config.checkpoint.every):
-            save()
-        recorder.console.info(f"done: {parts.position.step} steps in {run_dir.path}")
+        recorder = Recorder(run_dir if world.leads else None, config.observe, console)
+        try:
+            train(parts, recorder, run_dir, resume=resume)
+        finally:
+            recorder.close()
+        console.info(f"done: {parts.position.step} steps in {run_dir.path}")
         return RunResult(run_dir.path, parts.position.step, recorder.last)
     finally:
-        recorder.close()
         leave_world()
+
+
+def train(parts: Parts, recorder: Recorder, run_dir: RunDir, *, resume: bool) -> None:
+    if resume:
+        recover.resume(parts, recorder, run_dir)
+    parts.publisher.publish(parts.position.version)
+    save = partial(recover.save, parts, recorder, run_dir)
+    asyncio.run(run_serial(parts, recorder, save))
+    if not parts.due(parts.config.checkpoint.every):
+        save()
 
 
 def run_folder(config: RunConfig, world: World, resume: bool) -> Path:

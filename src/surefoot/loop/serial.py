@@ -9,22 +9,23 @@ from collections.abc import Callable
 from surefoot.data.samples import samples_from_groups
 from surefoot.loop.outcome import StepOutcome
 from surefoot.loop.parts import Parts
+from surefoot.loop.record import Recorder
 from surefoot.observe.spans import Spans
 from surefoot.types.errors import RunHalted
 
 
-async def run_serial(parts: Parts, checkpoint: Callable[[], None]) -> None:
+async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], None]) -> None:
     """Steps until the configured number, or until the data end. Raises `RunHalted` with the ledger's reason."""
     position = parts.position
     if position.step == 0 and parts.config.eval.before:
-        await parts.evaluate()
+        await evaluate(parts, recorder)
     while not parts.finished:
         spans = Spans()
         step = position.step + 1
         draws = parts.stream.draw(parts.config.rollout.prompts_per_step)
-        parts.recorder.drawn(step, draws)
+        recorder.drawn(step, draws)
 
-        with spans.measure("rollout"), parts.recorder.progress("rollouts", len(parts.collector.mine(draws))) as bar:
+        with spans.measure("rollout"), parts.console.progress("rollouts", len(parts.collector.mine(draws))) as bar:
             collected = await parts.collector.collect(draws, bar.advance)
         advantages = parts.advantages(collected.groups, step)
         samples = samples_from_groups(collected.groups, advantages)
@@ -35,12 +36,19 @@ async def run_serial(parts: Parts, checkpoint: Callable[[], None]) -> None:
         if outcome.applied:
             with spans.measure("publish"):
                 parts.publisher.publish(position.version)
-        parts.recorder.record(outcome)
+        recorder.record(outcome)
         if outcome.halted is not None:
             raise RunHalted(f"step {step}: {outcome.halted.reason}")
         if parts.due(parts.config.eval.every):
-            await parts.evaluate()
+            await evaluate(parts, recorder)
         if parts.due(parts.config.checkpoint.every):
             checkpoint()
     if position.step and parts.config.eval.after and not parts.due(parts.config.eval.every):
-        await parts.evaluate()
+        await evaluate(parts, recorder)
+
+
+async def evaluate(parts: Parts, recorder: Recorder) -> None:
+    for eval_set in parts.eval_sets:
+        with parts.console.progress(f"eval {eval_set.name}", len(eval_set.collector.mine(eval_set.draws))) as bar:
+            figures = await eval_set.evaluate(bar.advance)
+        recorder.evaluated(parts.position.step, figures)

@@ -15,23 +15,26 @@ MARKS = ("config.toml", "ledger.sqlite", *FOLDERS)  # one of these makes a folde
 class RunDir:
     path: Path
 
-    @classmethod
-    def create(cls, path: Path, *, resume: bool = False) -> "RunDir":
-        """Makes the folder and those in it. UsageError where it holds a run that is not being resumed,
-        where there is none to resume, or where it holds something else.
+    def check(self, *, resume: bool = False) -> None:
+        """UsageError where the folder holds a run that is not being resumed, where there is none to resume, or where
+        it holds something else. Writes nothing.
         """
-        content = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+        path = self.path
         if path.exists() and not path.is_dir():
             raise UsageError(f"{path}: is a file, a run needs a folder")
+        content = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
         if resume and not path.exists():
             raise UsageError(f"{path}: no run to resume")
         if content and not content & set(MARKS):
             raise UsageError(f"{path}: the folder is not empty and holds no run")
         if content and not resume:
             raise UsageError(f"{path}: already holds a run; resume it or name another observe.run_dir")
+
+    def create(self, *, resume: bool = False) -> None:
+        """Makes the folder and those in it; refuses what `check` refuses."""
+        self.check(resume=resume)
         for name in FOLDERS:
-            (path / name).mkdir(parents=True, exist_ok=True)
-        return cls(path)
+            (self.path / name).mkdir(parents=True, exist_ok=True)
 
     @property
     def config(self) -> Path:
