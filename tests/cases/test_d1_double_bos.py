@@ -49,7 +49,7 @@ def sampled_and_trained(folder: Path, *, chat: bool) -> tuple[list[int], list[in
             [0],
             generate=generate,
             codec=codec,
-            rubric=Rubric.from_config([RewardConfig(name="exact_match")]),
+            rubric=Rubric.from_config([RewardConfig(name="exact_match")], timeout=60.0),
             sampling=Sampling(1.0, 1, ()),
         )
     )

@@ -18,7 +18,7 @@ from surefoot.envs import Rubric
 from surefoot.types.errors import DataError
 from surefoot.types.rollout import Prompt
 
-RUBRIC = Rubric.from_config([RewardConfig(name="exact_match")])
+RUBRIC = Rubric.from_config([RewardConfig(name="exact_match")], timeout=60.0)
 
 
 def load(tmp_path: Path, labels: list[object]) -> list[Prompt]:

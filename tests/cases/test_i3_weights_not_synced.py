@@ -164,8 +164,12 @@ def test_the_same_version_is_not_published_twice(folder: Path) -> None:
         trainer.roles.policy.model, engine_of(load_model(str(folder), CPU), shared=False), torch.float32
     )
     copy.publish(0)
+    before = sample(copy.engine)
+    update(trainer)
     with pytest.raises(WeightSyncError, match="published already"):
         copy.publish(0)
+    after = sample(copy.engine)  # a refusal leaves the copy as it was
+    assert np.array_equal(before.logprobs_C, after.logprobs_C)
 
 
 def test_each_kind_of_engine_refuses_the_other_s_way(folder: Path) -> None:

@@ -37,9 +37,10 @@ def run_file(tmp_path: Path) -> Path:
     (model / "config.json").write_text(json.dumps(CONFIG))
     write_safetensors(model / "model-1.safetensors", {"a": [100, 8], "b": []})  # 801 with the scalar
     write_safetensors(model / "model-2.safetensors", {"c": [8, 8], "d": [0, 5]})  # 64
-    path = tmp_path / "run.toml"
+    path, prompts = tmp_path / "run.toml", tmp_path / "x.jsonl"
+    prompts.write_text('{"prompt": "1 + 1", "label": "2"}\n')
     path.write_text(
-        f'[model]\npath = "{model}"\n[data]\npath = "x.jsonl"\n[loop]\nsteps = 1\n'
+        f'[model]\npath = "{model}"\n[data]\npath = "{prompts}"\n[loop]\nsteps = 1\n'
         '[[env.rewards]]\nname = "exact_match"\n'
     )
     return path
@@ -71,10 +72,21 @@ def test_values_that_are_not_valid_and_1(run_file: Path, capsys: pytest.CaptureF
     assert len(err.splitlines()) == 2
 
 
-def test_a_model_that_cannot_be_measured_is_no_problem(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_run_would_refuse_is_a_problem(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights that cannot be read, rewards and data that do not exist: said now, all of them, and not by the run."""
     (run_file.parent / "model" / "model-2.safetensors").write_bytes(b"\xff" * 20)
-    assert run_command(["check", str(run_file)]) == 0
-    assert "memory: not estimated: " in capsys.readouterr().out
+    overrides = ['data.path="nowhere.jsonl"', 'env.rewards=[{function="nomodule.f"}]']
+    assert run_command(["check", str(run_file), *overrides]) == 1
+    problems = [line for line in capsys.readouterr().err.splitlines() if line.startswith("problem: ")]
+    assert len(problems) == 3
+    for word, problem in zip(("model-2.safetensors", "nowhere.jsonl", "nomodule"), problems, strict=True):
+        assert word in problem
+
+
+def test_a_label_that_no_response_matches_is_a_problem(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run_file.parent / "x.jsonl").write_text('{"prompt": "1 + 1", "label": null}\n')
+    assert run_command(["check", str(run_file)]) == 1
+    assert "the label is null" in capsys.readouterr().err
 
 
 def test_parameters(run_file: Path, tmp_path: Path) -> None:

@@ -205,3 +205,28 @@ def test_temperatures_can_be_mixed(model: CausalLM) -> None:
     mixed = sample(engine(model, slots=16), [r for pair in zip(hot, cold, strict=True) for r in pair])
     apart = [g for pair in zip(sample(engine(model), hot), sample(engine(model), cold), strict=True) for g in pair]
     assert all(same(a, b) for a, b in zip(mixed, apart, strict=True))
+
+
+def test_a_failure_while_prompts_are_computed_reaches_every_caller(
+    model: CausalLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of memory in the second prefill: nobody waits for ever, and the engine can be used again."""
+    running, calls = engine(model, slots=4), []
+    prefill = InProcessEngine._prefill
+
+    def fail_second(self: InProcessEngine, *arguments: object) -> torch.Tensor:
+        calls.append(1)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("no memory")
+        return prefill(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(InProcessEngine, "_prefill", fail_second)
+
+    async def all_end() -> list[object]:
+        made = asyncio.gather(*(running.generate(r) for r in requests(12)), return_exceptions=True)
+        return await asyncio.wait_for(made, 20)
+
+    results = asyncio.run(all_end())
+    assert any(isinstance(result, torch.OutOfMemoryError) for result in results)
+    assert all(isinstance(result, (Generation, torch.OutOfMemoryError)) for result in results)
+    assert all(isinstance(result, Generation) for result in sample(running, requests(3)))

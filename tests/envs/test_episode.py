@@ -32,7 +32,7 @@ def generation(text: str, stop: Stop = "eos") -> Generation:
 
 
 def rubric(function: Any) -> Rubric:
-    return Rubric((Part("part", function, 2.0, {}, None),))
+    return Rubric((Part("part", function, 2.0, {}, None, 60.0),))
 
 
 def says(text: str, stop: Stop = "eos", stops: tuple[str, ...] = ()) -> tuple[Rollout, list[str], list[Request]]:

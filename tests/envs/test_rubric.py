@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -24,7 +25,7 @@ PROMPT = Prompt(
 
 
 def part(name: str, function: Callable[..., Any], weight: float = 1.0, **params: Any) -> Part:
-    return Part(name, function, weight, params, None)
+    return Part(name, function, weight, params, None, 60.0)
 
 
 def constant(value: Any) -> Rubric:
@@ -50,7 +51,8 @@ def test_weighted_sum_and_unweighted_parts(longer_path: str) -> None:
         [
             RewardConfig(name="exact_match", weight=2.0, params={"extract": "last_number"}),
             RewardConfig(function=longer_path, weight=-0.5, params={"than": 5}),
-        ]
+        ],
+        timeout=60.0,
     )
     assert score(rubric, "it is 4") == (1.5, {"exact_match": 1.0, longer_path: 1.0})
     assert score(rubric, "4") == (2.0, {"exact_match": 1.0, longer_path: 0.0})
@@ -146,18 +148,67 @@ def test_an_exception_names_its_part(asynchronous: bool) -> None:
 
 
 def test_a_parts_own_reward_error_keeps_its_words() -> None:
-    rubric = Rubric.from_config([RewardConfig(name="exact_match")])
+    rubric = Rubric.from_config([RewardConfig(name="exact_match")], timeout=60.0)
     with pytest.raises(RewardError, match=r"^exact_match: the label is null"):
         score(rubric, prompt=Prompt("p", "", PROMPT.messages, {"label": None, "metadata": {}}))
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt])
 def test_what_is_no_fault_of_the_reward_passes_through(error: type[BaseException]) -> None:
     def stop(*_: Any) -> float:
         raise error
 
     with pytest.raises(error):
         score(Rubric((part("stop", stop),)))
+
+
+def test_an_exit_is_the_reward_s_own_fault() -> None:
+    """Answer checkers built on argparse exit; the run must not end with them, and with status 0 at that."""
+
+    def leave(*_: Any) -> float:
+        raise SystemExit(0)
+
+    with pytest.raises(RewardError, match="leave raised SystemExit"):
+        score(Rubric((part("leave", leave),)))
+
+
+def test_an_async_reward_has_a_deadline() -> None:
+    async def forever(*_: Any) -> float:
+        await asyncio.Event().wait()
+        return 1.0
+
+    with pytest.raises(RewardError, match=r"slow gave no reward within 0\.05 s"):
+        score(Rubric((dataclasses.replace(part("slow", forever), timeout=0.05),)))
+
+
+def test_a_reward_s_changes_to_its_arguments_stay_its_own() -> None:
+    def spoil(prompt: str, response: str, label: Any, metadata: dict[str, Any]) -> float:
+        metadata["seen"] = metadata["seen"] + 1
+        label.append(1)
+        return float(metadata["seen"])
+
+    prompt = Prompt("p", "", PROMPT.messages, {"label": [], "metadata": {"seen": 0}})
+    rubric = Rubric((part("spoil", spoil),))
+    assert [score(rubric, prompt=prompt)[0] for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert prompt.payload == {"label": [], "metadata": {"seen": 0}}
+
+
+@pytest.mark.parametrize("text", ["bad \ud800", "x" * 10_000])
+def test_an_exception_s_text_can_be_stored(text: str) -> None:
+    def fail(*_: Any) -> float:
+        raise ValueError(text)
+
+    with pytest.raises(RewardError) as caught:
+        score(Rubric((part("fail", fail),)))
+    assert len(str(caught.value).encode("utf8")) < 600
+
+
+def test_full_marks_follow_the_weights() -> None:
+    """1 and 0.5 are worth 1.5; a penalty of weight -1 takes nothing from the best response."""
+    configs = [RewardConfig(name="exact_match"), RewardConfig(name="reasoning_gym", weight=0.5)]
+    assert Rubric.from_config(configs, timeout=1.0).full_marks == 1.5
+    penalty = dataclasses.replace(part("penalty", lambda *_: 0.0), weight=-1.0)
+    assert Rubric((*Rubric.from_config(configs, timeout=1.0).parts, penalty)).full_marks == 1.5
 
 
 def test_a_waiting_reward_can_be_cancelled() -> None:
@@ -203,11 +254,11 @@ def test_configs_that_cannot_be_right(
     longer_path: str, configs: list[dict[str, Any]], error: type[Exception], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):
-        Rubric.from_config([RewardConfig(**config) for config in configs])
+        Rubric.from_config([RewardConfig(**config) for config in configs], timeout=60.0)
 
 
 def test_check_finds_all_prompts_that_can_never_be_scored() -> None:
-    rubric = Rubric.from_config([RewardConfig(name="exact_match", params={"extract": "last_number"})])
+    rubric = Rubric.from_config([RewardConfig(name="exact_match", params={"extract": "last_number"})], timeout=60.0)
     labels = ["4", None, "cat", *[None] * 30]
     prompts = [
         Prompt(f"p{number}", "", PROMPT.messages, {"label": label, "metadata": {}})

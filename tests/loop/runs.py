@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot.observe.ledger_view import LedgerView
-from surefoot.train.checkpoint import find_checkpoint
+from surefoot.train.find import find_checkpoint
 from surefoot.train.manifest import read_manifest
 
 ZYGOTE = Path(__file__).with_name("zygote.py")

@@ -39,6 +39,21 @@ def test_two_ranks_do_what_one_does(tmp_path: Path, torchrun: Callable[..., str]
     assert "resumed after step 3" in resumed
 
 
+def test_a_refreshed_reference_on_two_ranks(tmp_path: Path, torchrun: Callable[..., str], command: Path) -> None:
+    """Refreshed after each update, checkpointed sharded, resumed: the KL stays that of one rank."""
+    text = "algo = {kl_coef = 0.1}\nreference = {update_interval = 1}\nloop = {steps = 3}"
+    config = save_run(tmp_path, rows=5, text=text)
+    run(load_config(config, f'observe.run_dir="{tmp_path / "one"}"'))
+    where = f'observe.run_dir="{tmp_path / "two"}"'
+    torchrun(command, "train", str(config), where, "loop.steps=2")
+    torchrun(command, "train", str(config), where, "--resume")
+    kl = [
+        [line["train/kl_reference"] for line in read_metrics(tmp_path / name / "metrics.jsonl")]
+        for name in ("one", "two")
+    ]
+    assert kl[1] == pytest.approx(kl[0], rel=1e-3, abs=1e-6)
+
+
 @pytest.mark.slow
 def test_the_quickstart_learns_on_two_ranks(tmp_path: Path, torchrun: Callable[..., str], command: Path) -> None:
     import subprocess

@@ -1,6 +1,7 @@
 """Whole small runs: what is learnt, recorded and refused."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from surefoot.loop.run import run
 from surefoot.observe.ledger_view import LedgerView
 from surefoot.observe.metrics import read_metrics
 from surefoot.train.step import Trainer
-from surefoot.types.errors import DataError, ModelError, RunHalted
+from surefoot.types.errors import CheckpointError, ConfigError, DataError, ModelError, RunHalted, UsageError
 
 
 def moody_reward(prompt: str, response: str, label: object, metadata: object) -> float | None:
@@ -146,34 +147,46 @@ def test_ruined_weights_halt_the_run(
     last = capsys.readouterr().err.strip().splitlines()[-1]
     rows = query(folder, "SELECT step, verdict, reason FROM steps ORDER BY step")
     assert rows[:2] == [(1, "applied", "ok"), (2, "applied", "ok")]
-    if where == "publish":  # the sampler meets it first
-        assert "not finite" in last and len(rows) == 2
+    if where == "publish":  # before anything is sampled from them, or saved
+        assert "nonfinite_param" in last and len(rows) == 2
+        assert not (folder / "checkpoints" / "step-000002").exists()
     else:
         assert "nonfinite_param" in last and rows[2:] == [(3, "halted", "nonfinite_param")]
 
 
-def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    overrides = (
-        'env.rewards.0.function="test_serial.constant_reward"',
-        "train.max_consecutive_skips=2",
-        "loop.steps=9",
-    )
-    with pytest.raises(RunHalted, match="step 3: skip_budget_exhausted"):
-        start(config, folder, *overrides)
-    rows = query(folder, "SELECT step, verdict, reason FROM steps ORDER BY step")
-    assert rows == [
-        (1, "skipped", "zero_signal"),
-        (2, "skipped", "zero_signal"),
-        (3, "halted", "skip_budget_exhausted"),
-    ]
-    with LedgerView.read(folder / "ledger.sqlite") as ledger:
-        balance = ledger.balance()
-    assert balance.in_flight == 0 and balance.unaccounted == 0 and balance.trained == 0
+def failing_reward(prompt: str, response: str, label: object, metadata: object) -> float:
+    raise ValueError("no grade")
 
 
 def constant_reward(prompt: str, response: str, label: object, metadata: object) -> float:
     return 0.7
+
+
+def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    reward = 'env.rewards.0.function="test_serial.failing_reward"'
+    with pytest.raises(RunHalted, match="step 3: skip_budget_exhausted"):
+        start(config, folder, reward, "train.max_consecutive_skips=2", "train.epochs=3", "loop.steps=9")
+    rows = query(folder, "SELECT step, verdict, reason FROM steps ORDER BY step")
+    assert rows == [
+        (1, "skipped", "empty_batch"),
+        (2, "skipped", "empty_batch"),
+        (3, "halted", "skip_budget_exhausted"),
+    ]
+    assert "8 dropped: reward: test_serial.failing_reward raised ValueError: no grade" in capsys.readouterr().err
+    with LedgerView.read(folder / "ledger.sqlite") as ledger:
+        balance = ledger.balance()
+        kinds = [row[0] for row in ledger.query("SELECT kind FROM events")[1]]
+    assert balance.in_flight == 0 and balance.unaccounted == 0 and balance.trained == 0
+    assert kinds[-1] == "ended"
+
+
+def test_a_solved_task_does_not_end_a_run(config: Path, tmp_path: Path) -> None:
+    """Equal rewards give no signal: the steps are skipped, for that reason, for as long as the run was asked to go."""
+    reward = 'env.rewards.0.function="test_serial.constant_reward"'
+    start(config, tmp_path / "run", reward, "train.max_consecutive_skips=1", "train.epochs=2")
+    assert {row[0] for row in query(tmp_path / "run", "SELECT reason FROM steps")} == {"zero_signal"}
+    assert query(tmp_path / "run", "SELECT count(DISTINCT step) FROM steps") == [(6,)]
 
 
 def test_skipped_steps_publish_nothing(config: Path, tmp_path: Path) -> None:
@@ -204,3 +217,81 @@ def test_a_broken_checkpoint_is_passed_over_and_named(
     assert "resumed after step 2" in said.out
     start(config, tmp_path / "whole")
     assert digests(folder) == digests(tmp_path / "whole")
+
+
+def test_a_resume_under_another_seed_or_other_data_is_refused(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(config, folder, "loop.steps=2")
+    kept = (folder / "config.toml").read_bytes()
+    other = tmp_path / "other.jsonl"
+    lines = (config.parent / "prompts.jsonl").read_text(encoding="utf8").splitlines()
+    other.write_text("\n".join(lines[::-1]) + "\n", encoding="utf8")
+    for change in ("loop.seed=7", f'data.path="{other}"', "data.shuffle=false"):
+        with pytest.raises(UsageError, match=r"loop\.seed or the data changed"):
+            start(config, folder, "loop.steps=4", change, resume=True)
+    assert (folder / "config.toml").read_bytes() == kept
+    start(config, folder, "loop.steps=4", "optim.lr=1e-4", resume=True)
+    events = [row for row in query(folder, "SELECT kind, detail FROM events") if row[0] == "config_changed"]
+    assert len(events) == 1 and "lr = 0.0001" in events[0][1]
+
+
+def test_a_finished_run_resumed_changes_nothing(config: Path, tmp_path: Path) -> None:
+    text = config.read_text(encoding="utf8")
+    prompts = config.parent / "prompts.jsonl"
+    with_eval = tmp_path / "eval.toml"
+    with_eval.write_text(
+        text + f'\n[[eval.sets]]\nname = "held"\npath = "{prompts}"\nlabel_key = ""\n', encoding="utf8"
+    )
+    folder = tmp_path / "run"
+    start(with_eval, folder)
+    before = digests(folder), read_metrics(folder / "metrics.jsonl")
+    start(with_eval, folder, resume=True)
+    assert (digests(folder), read_metrics(folder / "metrics.jsonl")) == before
+
+
+def test_a_ledger_that_is_not_the_checkpoint_s_is_refused(config: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(config, folder, "loop.steps=2")
+    for file in folder.glob("ledger.sqlite*"):
+        file.unlink()
+    with pytest.raises(CheckpointError, match="not the one this run wrote"):
+        start(config, folder, resume=True)
+
+
+def test_prompts_that_cannot_be_encoded_are_dropped(config: Path, tmp_path: Path) -> None:
+    data = tmp_path / "mixed.jsonl"
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "abc"}]
+    rows = [{"id": "good", "prompt": "abc"}, {"id": "bad", "prompt": chat}]
+    data.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf8")
+    start(config, tmp_path / "run", f'data.path="{data}"', "loop.steps=1")
+    fates = dict(query(tmp_path / "run", "SELECT prompt_id, fate FROM prompts"))
+    assert fates == {"good": "trained", "bad": "dropped"}
+
+
+def test_the_model_s_context_is_a_limit(tmp_path: Path) -> None:
+    """GPT-2 with 128 positions: what does not fit is dropped, and a length that leaves no room is refused."""
+    config = save_run(tmp_path, kind="gpt2")
+    long = ("train.max_tokens=200", "loop.steps=2", "rollout.group_size=2")
+    start(config, tmp_path / "run", "rollout.max_new_tokens=125", *long)
+    dropped = query(tmp_path / "run", "SELECT reason FROM prompts WHERE fate = 'dropped'")
+    assert all("> 3 tokens" in row[0] for row in dropped)
+    with pytest.raises(ConfigError, match="max_new_tokens"):
+        start(config, tmp_path / "none", "rollout.max_new_tokens=128", *long)
+
+
+def test_a_stop_string_that_decoding_drops_is_refused(config: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="special token"):
+        start(config, tmp_path / "run", 'rollout.stop=["#"]')
+
+
+def test_resume_takes_the_newest_run_of_that_very_name(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = config.read_text(encoding="utf8").replace("run_dir", "# run_dir")
+    mine = tmp_path / "mine.toml"
+    mine.write_text(text, encoding="utf8")
+    for name in ("run", "run-big"):
+        run(load_config(mine, f'loop.name="{name}"', "loop.steps=1"))
+    resumed = run(load_config(mine, "loop.steps=2"), resume=True)
+    assert "big" not in resumed.run_dir.name and resumed.steps == 2

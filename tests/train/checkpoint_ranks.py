@@ -17,7 +17,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from surefoot.train.checkpoint import find_checkpoint, load_tensors, save_checkpoint
+from surefoot.train.checkpoint import load_tensors, save_checkpoint
+from surefoot.train.find import find_checkpoint
 from surefoot.types.errors import CheckpointError
 
 WHOLE = torch.arange(15.0).reshape(5, 3)  # five rows on two ranks: uneven shards

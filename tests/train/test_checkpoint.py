@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from surefoot.train.checkpoint import find_checkpoint, load_loop_state, load_tensors, save_checkpoint
+from surefoot.train.checkpoint import load_loop_state, load_tensors, save_checkpoint
+from surefoot.train.find import find_checkpoint
 from surefoot.train.manifest import read_manifest
 from surefoot.types.errors import CheckpointError
 

@@ -10,11 +10,12 @@ import torch
 
 from support import make_samples
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
+from surefoot.train.masters import narrow
 from surefoot.train.prepare import build_batch, score
-from surefoot.train.roles import load_role
+from surefoot.train.roles import Roles, load_role
 from surefoot.train.shard import World
 from surefoot.train.state import restore, tensor_state, weights_digest
-from surefoot.train.step import Roles, Trainer, TrainerConfig
+from surefoot.train.step import Trainer, TrainerConfig
 from surefoot.types.rollout import Sample
 from surefoot.types.train import Batch, StepReport
 
@@ -30,10 +31,10 @@ def trainer(folder: Path, compute: str = "fp32", *, reference: bool = False, **s
         "optim": OptimConfig(lr=1e-2),
         **sections,
     }
-    roles = Roles(
-        load_role("policy", str(folder), ONE, precision),
-        load_role("reference", str(folder), ONE, precision) if reference else None,
-    )
+    frozen = load_role("reference", str(folder), ONE, precision) if reference else None
+    if frozen is not None:
+        narrow(frozen, compute)
+    roles = Roles(load_role("policy", str(folder), ONE, precision), frozen)
     return Trainer(
         roles, TrainerConfig(**parts, precision=precision, temperature=0.8, constant_length=16, total_updates=0)
     )
@@ -164,6 +165,42 @@ def test_skipped_means_untouched(model_folder: Path, compute: str, case: str) ->
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert this.updates == updates and not this.masters.gradients()
     assert this.scaler.scale == (scale / 2 if expected == "overflow" else scale)
+
+
+@pytest.mark.parametrize("correction", ["none", "tis"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("field", ["behavior_logprobs_L", "advantages_L"])
+def test_non_finite_inputs_are_evidence(model_folder: Path, correction: str, value: float, field: str) -> None:
+    """Whether or not a term of the loss looks at them."""
+    this = trainer(model_folder, algo=AlgoConfig(correction=correction), train=TrainConfig(updates_per_rollout=2))
+    report = attempt(this, batch_of(this, spoil(make_samples(LENGTHS), field, value)))
+    assert (report.verdict, report.reason) == ("skipped", "nonfinite_loss")
+    assert report.metrics["nonfinite_inputs"] == 1
+
+
+def test_an_attempt_that_raised_leaves_nothing_to_the_next(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = make_samples(LENGTHS)
+    right, this = trainer(model_folder), trainer(model_folder)
+    loss, calls = Trainer._loss, []
+
+    def fail_second(self: Trainer, microbatch: object) -> object:
+        calls.append(1)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("no memory")
+        return loss(self, microbatch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Trainer, "_loss", fail_second)
+    with pytest.raises(torch.OutOfMemoryError):
+        attempt(this, batch_of(this, samples))
+    norm = attempt(this, batch_of(this, samples)).grad_norm
+    assert norm == attempt(right, batch_of(right, samples)).grad_norm
+
+
+@pytest.mark.parametrize("compute", ["fp32", "bf16", "fp16"])
+def test_the_kl_to_oneself_starts_at_zero(model_folder: Path, compute: str) -> None:
+    """Reference and policy compute in the same precision."""
+    this = trainer(model_folder, compute, reference=True)
+    assert attempt(this, batch_of(this, make_samples(LENGTHS))).metrics["kl_reference"] == 0
 
 
 def test_ruined_weights_halt(model_folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The command line. Commands import what they need when they run, so that `--help` loads no torch."""
 
+import io
 import sys
 from collections.abc import Callable
 
@@ -16,6 +17,9 @@ MISUSE = typer.BadParameter.__mro__[1]  # base of every misuse of the command li
 
 def main() -> None:
     """The `surefoot` command. Exits with 2 on an error of use, 1 on a fault of the run; neither shows a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not end a run
     sys.exit(run_command(sys.argv[1:]))
 
 
@@ -26,6 +30,8 @@ def run_command(arguments: list[str]) -> int:
     except UsageError as error:
         return _fail(str(error), 2)
     except SurefootError as error:
+        return _fail(str(error), 1)
+    except OSError as error:  # the machine's: a full disk, a folder that may not be written
         return _fail(str(error), 1)
     except typer.Abort:
         return _fail("interrupted", 130)

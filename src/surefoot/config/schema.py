@@ -61,6 +61,7 @@ class RewardConfig(Section):
 
 class EnvConfig(Section):
     rewards: list[RewardConfig] = []  # the reward is the weighted sum of these
+    timeout: PositiveFloat = 60.0  # seconds an async reward may take; one that is not async has no limit yet
 
 
 class RolloutConfig(Section):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.types.errors import DataError, ModelError
+from surefoot.types.errors import ConfigError, DataError, ModelError
 from surefoot.types.rollout import IntArray, Message
 
 EOS_FILES = ("generation_config.json", "config.json")
@@ -38,6 +38,18 @@ class ChatCodec:
         if not ids:
             raise DataError(f"the tokenizer makes no tokens of {messages[-1].content[:40]!r}")
         return np.array(_one_bos(ids, self.tokenizer.bos_token_id), dtype=np.int32)
+
+    def refuse_unknown_ids(self, vocabulary: int) -> None:
+        """Raise `ModelError` for a tokenizer that makes ids the model has no embedding for."""
+        greatest = max(self.tokenizer.get_vocab().values())
+        if greatest >= vocabulary:
+            raise ModelError(f"the tokenizer makes ids up to {greatest}, the model knows {vocabulary}")
+
+    def refuse_stops(self, stops: Sequence[str]) -> None:
+        """Raise `ConfigError` for a stop string that is a special token: decoding leaves it out, so none matches."""
+        special = sorted(set(stops) & set(self.tokenizer.all_special_tokens))
+        if special:
+            raise ConfigError(f"rollout.stop: {special[0]!r} is a special token of the tokenizer, not text")
 
     def decode(self, token_ids: Sequence[int] | np.ndarray) -> str:
         """Text of sampled ids without special tokens; for rewards and people, never to be encoded again."""

@@ -15,16 +15,12 @@ from surefoot.types.rollout import Prompt
 
 SHOWN = 20  # problems spelt out; the rest are counted
 BOM = b"\xef\xbb\xbf"
-FOREIGN = {  # keys that mean nothing to a source
-    "jsonl": ("task", "seed", "params"),
-    "reasoning_gym": ("path", "input_key", "label_key", "metadata_key"),
-}
 
 
 def load_prompts(config: DataConfig) -> list[Prompt]:
     """The prompts of a `[data]` section, or of an evaluation set; never an empty list.
 
-    Raises `ConfigError` for keys that the chosen source does not use, `DataError` for data that cannot be read.
+    Raises `ConfigError` for a value that the source cannot use, `DataError` for data that cannot be read.
     """
     section = f"eval.sets {config.name!r}" if isinstance(config, EvalSetConfig) else "data"
     try:
@@ -34,7 +30,6 @@ def load_prompts(config: DataConfig) -> list[Prompt]:
 
 
 def _load(config: DataConfig) -> list[Prompt]:
-    _refuse_foreign_keys(config)
     if config.source == "reasoning_gym":
         return gym_prompts(
             config.task,
@@ -147,12 +142,3 @@ def _report(problems: list[str]) -> str:
     if len(problems) > SHOWN:
         shown.append(f"and {len(problems) - SHOWN} more bad rows, {len(problems)} in all")
     return "\n".join(shown)
-
-
-def _refuse_foreign_keys(config: DataConfig) -> None:
-    defaults = {name: field.default for name, field in DataConfig.model_fields.items()}
-    values = config.model_dump()
-    wrong = [name for name in FOREIGN[config.source] if values[name] != defaults[name]]
-    if wrong:
-        keys = ", ".join(f"{name} = {values[name]!r}" for name in wrong)
-        raise ConfigError(f'source = "{config.source}" does not use {keys}')

@@ -1,5 +1,6 @@
 """Prompts in the order they are trained on. One number, the cursor, is the whole state."""
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,6 +42,14 @@ class PromptStream:
         self._cursor = 0
         self._ordered_epoch = -1
         self._order = np.arange(len(prompts))
+
+    @property
+    def identity(self) -> str:
+        """Digest of what the order of draws comes from: equal streams draw equal prompts at equal cursors."""
+        hasher = hashlib.sha256(f"{self._seed} {self._shuffle}".encode())
+        for prompt in self._prompts:
+            hasher.update(repr((prompt.id, prompt.messages)).encode())
+        return hasher.hexdigest()
 
     @property
     def cursor(self) -> int:

@@ -1,5 +1,7 @@
 """The reward of a response: a weighted sum of named parts, each a built-in or the user's function."""
 
+import asyncio
+import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +18,7 @@ from surefoot.types.errors import ConfigError, DataError, RewardError
 from surefoot.types.rollout import Prompt
 
 PARAMETERS = ("prompt", "response", "label", "metadata")  # of every reward function, by position
+SHOWN_CHARACTERS = 500
 SHOWN = 20  # unusable prompts spelt out; the rest are counted
 
 
@@ -28,18 +31,23 @@ class Part:
     weight: float
     params: Mapping[str, Any]
     check: Callable[..., None] | None
+    timeout: float  # seconds; of an async function
 
     async def score(self, text: str, response: str, prompt: Prompt) -> float:
         """The part's reward, finite. Raises `RewardError` naming the part; a cancellation passes through."""
         payload = prompt.payload
         try:
-            value = self.function(text, response, payload["label"], payload["metadata"], **self.params)
+            # Copies: what a function does to its arguments must not reach the next epoch.
+            label, metadata = copy.deepcopy((payload["label"], payload["metadata"]))
+            value = self.function(text, response, label, metadata, **self.params)
             if inspect.isawaitable(value):
-                value = await value
+                value = await asyncio.wait_for(value, self.timeout)
+        except TimeoutError as error:
+            raise RewardError(f"{self.name} gave no reward within {self.timeout:g} s") from error
         except RewardError as error:
             raise RewardError(f"{self.name}: {error}") from error
-        except Exception as error:
-            raise RewardError(f"{self.name} raised {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:  # answer checkers built on argparse exit
+            raise RewardError(f"{self.name} raised {type(error).__name__}: {plain(error)}") from error
         return _number(value, self.name)
 
 
@@ -47,8 +55,13 @@ class Part:
 class Rubric:
     parts: tuple[Part, ...]
 
+    @property
+    def full_marks(self) -> float:
+        """The reward of a response that every part scores 1: what `accuracy` counts."""
+        return sum(part.weight for part in self.parts if part.weight > 0)
+
     @classmethod
-    def from_config(cls, configs: Sequence[RewardConfig]) -> "Rubric":
+    def from_config(cls, configs: Sequence[RewardConfig], *, timeout: float) -> "Rubric":
         """The rubric of `[[env.rewards]]`; a part is called by its built-in's name or its function's path.
 
         Raises `ConfigError` for no rewards, two of one name, a weight that is not finite, and a table that sets both
@@ -56,7 +69,7 @@ class Rubric:
         """
         if not configs:
             raise ConfigError("env.rewards is empty: every reward would be 0")
-        parts = tuple(_part(f"env.rewards.{number}", config) for number, config in enumerate(configs))
+        parts = tuple(_part(f"env.rewards.{number}", config, timeout) for number, config in enumerate(configs))
         names = [part.name for part in parts]
         for number, name in enumerate(names):
             if name in names[:number]:
@@ -96,6 +109,11 @@ class Rubric:
         return ""
 
 
+def plain(error: BaseException) -> str:
+    """The error's text as every file can hold it, and not longer than a line of a table should be."""
+    return str(error).encode("utf8", "replace").decode()[:SHOWN_CHARACTERS]
+
+
 def prompt_text(prompt: Prompt) -> str:
     """The last user message's content. Raises `RewardError` where there is none."""
     texts = [message.content for message in prompt.messages if message.role == "user"]
@@ -104,19 +122,19 @@ def prompt_text(prompt: Prompt) -> str:
     return texts[-1]
 
 
-def _part(key: str, config: RewardConfig) -> Part:
+def _part(key: str, config: RewardConfig, timeout: float) -> Part:
     if bool(config.name) == bool(config.function):
         raise ConfigError(f"{key}: set one of name and function, not {'both' if config.name else 'neither'}")
     if not math.isfinite(config.weight):
         raise ConfigError(f"{key}.weight = {config.weight} is not finite")
     if config.function:
         function = load_function(config.function, PARAMETERS, keywords=tuple(config.params))
-        return Part(config.function, function, config.weight, config.params, None)
+        return Part(config.function, function, config.weight, config.params, None, timeout)
     builtin = rewards.find(config.name)
     check_call(builtin.score, config.name, PARAMETERS, tuple(config.params))
     if "extract" in config.params:  # misspelt, it would make every sample of the run invalid
         get_extractor(config.params["extract"])
-    return Part(config.name, builtin.score, config.weight, config.params, builtin.check)
+    return Part(config.name, builtin.score, config.weight, config.params, builtin.check, timeout)
 
 
 def _number(value: Any, name: str) -> float:

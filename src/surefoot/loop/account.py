@@ -19,7 +19,7 @@ class RolloutFigures:
 
     reward_mean: float
     reward_std: float  # population
-    accuracy: float  # share with a reward of at least 1
+    accuracy: float  # share of all rollouts with full marks; an invalid one has none
     length: float  # sampled tokens
     truncated: float  # share that ran into the length limit
     tokens: int
@@ -27,20 +27,24 @@ class RolloutFigures:
     invalid: int
 
 
-def rollout_figures(groups: Sequence[Group]) -> RolloutFigures:
+def rollout_figures(groups: Sequence[Group], full_marks: float) -> RolloutFigures:
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     rewards = [rollout.reward for rollout in rollouts if not rollout.invalid]
     lengths = [sum(len(turn.generation.token_ids_C) for turn in rollout.turns) for rollout in rollouts]
     return RolloutFigures(
         reward_mean=_mean(rewards),
         reward_std=float(np.std(rewards)) if rewards else math.nan,
-        accuracy=_mean([reward >= 1.0 for reward in rewards]),
+        accuracy=_mean([has_full_marks(rollout, full_marks) for rollout in rollouts]),
         length=_mean(lengths),
         truncated=_mean([rollout.stop == "length" for rollout in rollouts]),
         tokens=sum(lengths),
         rollouts=len(rollouts),
         invalid=len(rollouts) - len(rewards),
     )
+
+
+def has_full_marks(rollout: Rollout, full_marks: float) -> bool:
+    return not rollout.invalid and rollout.reward >= full_marks - 1e-9
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -8,8 +8,9 @@ from surefoot.envs.episode import run_group
 from surefoot.envs.rubric import Rubric
 from surefoot.loop.seeds import derive_seed
 from surefoot.train.shard import World
+from surefoot.types.errors import DataError
 from surefoot.types.protocols import Codec, Generate
-from surefoot.types.rollout import Draw, Group, Sampling
+from surefoot.types.rollout import Draw, Group, IntArray, Sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,9 +38,7 @@ class Collector:
 
     async def collect(self, draws: Sequence[Draw], on_group: Callable[[], None]) -> Collected:
         """Sample and score `group_size` rollouts of each draw; `on_group` is called as each of this rank's ends."""
-        prompts = {draw.number: self.codec.encode(draw.prompt.messages) for draw in self.mine(draws)}
-        limit = self.max_prompt_tokens
-        dropped = {n: f"prompt_too_long: {len(ids)} > {limit} tokens" for n, ids in prompts.items() if len(ids) > limit}
+        prompts, dropped = self._encode(self.mine(draws))
 
         async def sample(draw: Draw) -> Group:
             group = await run_group(
@@ -54,7 +53,24 @@ class Collector:
             on_group()
             return group
 
-        own = await asyncio.gather(*(sample(draw) for draw in self.mine(draws) if draw.number not in dropped))
+        own = await asyncio.gather(*(sample(draw) for draw in self.mine(draws) if draw.number in prompts))
         shares = self.world.gather((own, dropped))
         groups = sorted((group for share, _ in shares for group in share), key=lambda group: group.id)
         return Collected(tuple(groups), {n: why for _, part in shares for n, why in part.items()})
+
+    def _encode(self, draws: Sequence[Draw]) -> tuple[dict[int, IntArray], dict[int, str]]:
+        """(token ids of each draw's prompt, the reasons of those that cannot be sampled)."""
+        prompts, dropped = {}, {}
+        for draw in draws:
+            try:
+                ids = self.codec.encode(draw.prompt.messages)
+            except DataError as error:
+                dropped[draw.number] = f"prompt: {error}"
+                continue
+            if len(ids) == 0:
+                dropped[draw.number] = "prompt_empty: it encodes to no token"
+            elif len(ids) <= self.max_prompt_tokens:
+                prompts[draw.number] = ids
+            else:
+                dropped[draw.number] = f"prompt_too_long: {len(ids)} > {self.max_prompt_tokens} tokens"
+        return prompts, dropped

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from surefoot.config.schema import EvalSetConfig
+from surefoot.loop.account import rollout_figures
 from surefoot.loop.collect import Collector
 from surefoot.loop.seeds import derive_seed
 from surefoot.types.rollout import Draw, Prompt
@@ -19,17 +20,16 @@ class EvalSet:
     collector: Collector
 
     async def evaluate(self, on_group: Callable[[], None]) -> dict[str, float]:
-        """`reward`, its mean over valid rollouts; `accuracy`, the share of all rollouts with full marks (>= 1)."""
+        """Means as in training; `dropped` prompts, which were too long for one, have no part in them."""
         collected = await self.collector.collect(self.draws, on_group)
-        rollouts = [rollout for group in collected.groups for rollout in group.rollouts]
-        rewards = [rollout.reward for rollout in rollouts if not rollout.invalid]
-        total = len(self.draws) * self.collector.group_size
+        made = rollout_figures(collected.groups, self.collector.rubric.full_marks)
         figures = {
-            "reward": sum(rewards) / len(rewards) if rewards else 0.0,
-            "accuracy": sum(reward >= 1.0 for reward in rewards) / total,
-            "rollouts": float(total),
-            "invalid": float(total - len(rewards)),
-            "truncated": sum(rollout.stop == "length" for rollout in rollouts) / total,
+            "reward": made.reward_mean,
+            "accuracy": made.accuracy,
+            "rollouts": float(made.rollouts),
+            "invalid": float(made.invalid),
+            "truncated": made.truncated,
+            "dropped": float(len(collected.dropped)),
         }
         return {f"eval/{self.name}/{key}": value for key, value in figures.items()}
 

@@ -17,9 +17,11 @@ from surefoot.loop.seeds import derive_seed
 from surefoot.loop.worker import Worker
 from surefoot.nn.model import load_model
 from surefoot.observe.console import Console
-from surefoot.train.roles import load_role
+from surefoot.train.masters import narrow
+from surefoot.train.roles import Roles, load_role
 from surefoot.train.shard import DTYPES, World
-from surefoot.train.step import Roles, Trainer, TrainerConfig
+from surefoot.train.step import Trainer, TrainerConfig
+from surefoot.types.errors import ConfigError
 from surefoot.types.rollout import Prompt, Sampling
 from surefoot.weights.publish import CopiedWeights, Publisher, SharedWeights
 
@@ -49,7 +51,7 @@ class Parts:
 
 def build_parts(config: RunConfig, world: World, console: Console) -> Parts:
     """Data and rewards first: a mistake in them must not wait for a model to load."""
-    rubric = Rubric.from_config(config.env.rewards)
+    rubric = Rubric.from_config(config.env.rewards, timeout=config.env.timeout)
     prompts = load_prompts(config.data)
     held_out = [load_prompts(eval_set) for eval_set in config.eval.sets]
     rubric.check([prompt for part in (prompts, *held_out) for prompt in part])
@@ -60,7 +62,9 @@ def build_parts(config: RunConfig, world: World, console: Console) -> Parts:
         epochs=config.data.epochs,
     )
     codec = load_codec(config.model.path, config.data.chat_template)
+    codec.refuse_stops(config.rollout.stop)
     trainer = build_trainer(config, world, prompts)
+    codec.refuse_unknown_ids(trainer.roles.policy.model.vocabulary)
     engine, publisher = build_engine(config, world, trainer, codec)
     collector = Collector(
         codec=codec,
@@ -69,7 +73,7 @@ def build_parts(config: RunConfig, world: World, console: Console) -> Parts:
         world=world,
         sampling=Sampling(config.rollout.temperature, config.rollout.max_new_tokens, tuple(config.rollout.stop)),
         group_size=config.rollout.group_size,
-        max_prompt_tokens=config.rollout.max_prompt_tokens,
+        max_prompt_tokens=prompt_limit(config, trainer),
         seed=derive_seed(config.loop.seed, "rollout"),
     )
     eval_sets = [build_eval_set(c, p, collector) for c, p in zip(config.eval.sets, held_out, strict=True)]
@@ -97,6 +101,7 @@ def build_trainer(config: RunConfig, world: World, prompts: Sequence[Prompt]) ->
     if config.algo.kl_coef > 0 or config.algo.kl_metric:
         path = config.reference.path or config.model.path
         reference = load_role("reference", path, world, config.precision)
+        narrow(reference, config.precision.compute)
     settings = TrainerConfig(
         train=config.train,
         algo=config.algo,
@@ -107,6 +112,16 @@ def build_trainer(config: RunConfig, world: World, prompts: Sequence[Prompt]) ->
         total_updates=total_updates(config, len(prompts)),
     )
     return Trainer(Roles(policy, reference), settings)
+
+
+def prompt_limit(config: RunConfig, trainer: Trainer) -> int:
+    """As configured, or what leaves room for a completion in the model's context."""
+    positions = trainer.roles.policy.model.max_positions
+    room = config.rollout.max_prompt_tokens if positions is None else positions - config.rollout.max_new_tokens
+    if room <= 0:
+        asked = config.rollout.max_new_tokens
+        raise ConfigError(f"rollout.max_new_tokens: {asked} leave no room for a prompt in {positions} positions")
+    return min(config.rollout.max_prompt_tokens, room)
 
 
 def total_updates(config: RunConfig, num_prompts: int) -> int:

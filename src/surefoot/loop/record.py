@@ -4,16 +4,18 @@ Order matters: the ledger's transaction is what makes a step count, so the rollo
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
-from surefoot.config.schema import ObserveConfig
+from surefoot.config.dump import dump_config
+from surefoot.config.schema import ObserveConfig, RunConfig
 from surefoot.loop.account import RolloutFigures, prompt_fates, rollout_figures, sample_rows, step_metrics, step_rows
 from surefoot.loop.outcome import StepOutcome
 from surefoot.observe.console import Console
 from surefoot.observe.ledger import Ledger
 from surefoot.observe.metrics import MetricsLog
 from surefoot.observe.rollouts import readable, write_rollouts
-from surefoot.observe.rundir import RunDir
+from surefoot.observe.rundir import RunDir, write_atomic
 from surefoot.types.rollout import Draw
 
 
@@ -26,14 +28,25 @@ class Recorder:
         self.metrics = MetricsLog(run.metrics) if run else None
         self.last: dict[str, float] = {}  # newest value of every metric
 
+    def configured(self, config: RunConfig) -> None:
+        """Save the resolved configuration; where a resume changes it, say which keys."""
+        if not self.run:
+            return
+        text = dump_config(config)
+        if self.run.config.exists() and (before := self.run.config.read_text(encoding="utf8")) != text:
+            changed = sorted(set(before.splitlines()) ^ set(text.splitlines()))
+            self.event("config_changed", "\n".join(changed))
+            self.console.warn(f"the configuration is not that of {self.run.config}: {'; '.join(changed)}")
+        write_atomic(self.run.config, text.encode())
+
     def drawn(self, step: int, draws: Sequence[Draw]) -> None:
         if self.ledger:
             self.ledger.record_draws(step, draws)
 
-    def record(self, outcome: StepOutcome) -> None:
+    def record(self, outcome: StepOutcome, full_marks: float) -> None:
         if not (self.run and self.ledger):
             return
-        figures = rollout_figures(outcome.collected.groups)
+        figures = rollout_figures(outcome.collected.groups, full_marks)
         if self.config.save_rollouts:
             write_rollouts(self.run.rollouts(outcome.step), outcome.collected.groups, outcome.advantages)
         samples = sample_rows(outcome)
@@ -51,8 +64,11 @@ class Recorder:
         if self.ledger:
             self.ledger.record_event(kind, detail)
 
+    def steps_recorded(self) -> int:
+        return max((row.step for row in self.ledger.steps()), default=0) if self.ledger else 0
+
     def resumed(self, step: int, cursor: int) -> None:
-        """Everything after the checkpoint happens again: what was written of it is set aside, not deleted."""
+        """Everything after the checkpoint of `step` happens again, and with -1 everything: it is set aside."""
         if self.run and self.ledger and self.metrics:
             self.ledger.supersede(step, first_draw=cursor)
             cut = self.metrics.truncate(step, self.run.logs)
@@ -75,6 +91,11 @@ class Recorder:
                     f"step {report.step}, attempt {report.attempt} {report.verdict}: {report.reason}; "
                     f"loss scale {report.loss_scale:g}, next {report.next_loss_scale:g}"
                 )
+        lost = Counter(r.invalid for _, r in outcome.rollouts() if r.invalid) + Counter(
+            outcome.collected.dropped.values()
+        )
+        for reason, count in lost.most_common(3):
+            self.console.warn(f"step {outcome.step}: {count} dropped: {reason}")
         last = outcome.updates[-1].settled
         self.console.step(
             step=outcome.step,

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -9,14 +10,13 @@ from pathlib import Path
 
 import torch
 
-from surefoot.config.dump import dump_config
 from surefoot.config.schema import RunConfig
 from surefoot.loop import recover
 from surefoot.loop.parts import Parts, build_parts
 from surefoot.loop.record import Recorder
 from surefoot.loop.serial import run_serial
 from surefoot.observe.console import Console
-from surefoot.observe.rundir import RunDir, default_run_dir, write_atomic
+from surefoot.observe.rundir import RunDir, default_run_dir
 from surefoot.train.shard import World, join_world, leave_world
 from surefoot.types.errors import UsageError
 
@@ -40,10 +40,12 @@ def run(config: RunConfig, *, resume: bool = False) -> RunResult:
         parts = build_parts(config, world, console)
         if world.leads:  # only now: a mistake in data or model must not leave a folder behind
             run_dir.create(resume=resume)
-            write_atomic(run_dir.config, dump_config(config).encode())
         recorder = Recorder(run_dir if world.leads else None, config.observe, console)
         try:
             train(parts, recorder, run_dir, resume=resume)
+        except BaseException as error:
+            recorder.event("ended", f"step {parts.position.step}: {type(error).__name__}: {error}")
+            raise
         finally:
             recorder.close()
         console.info(f"done: {parts.position.step} steps in {run_dir.path}")
@@ -55,10 +57,12 @@ def run(config: RunConfig, *, resume: bool = False) -> RunResult:
 def train(parts: Parts, recorder: Recorder, run_dir: RunDir, *, resume: bool) -> None:
     if resume:
         recover.resume(parts, recorder, run_dir)
+    recorder.configured(parts.config)
+    first = parts.position.step
     parts.publisher.publish(parts.position.version)
     save = partial(recover.save, parts, recorder, run_dir)
     asyncio.run(run_serial(parts, recorder, save))
-    if not parts.due(parts.config.checkpoint.every):
+    if not parts.due(parts.config.checkpoint.every) and parts.position.step > first:
         save()
 
 
@@ -69,10 +73,12 @@ def run_folder(config: RunConfig, world: World, resume: bool) -> Path:
     if not resume:
         chosen = default_run_dir(config.loop.name, datetime.now())
         return Path(world.gather(str(chosen))[0])
-    pattern = f"{config.loop.name}-*"
-    runs = sorted(path for path in Path("runs").glob(pattern) if (path / "ledger.sqlite").exists())
+    named = re.compile(re.escape(config.loop.name) + r"-\d{8}-\d{6}")
+    runs = sorted(
+        path for path in Path("runs").glob("*") if named.fullmatch(path.name) and RunDir(path).ledger.exists()
+    )
     if not runs:
-        raise UsageError(f"--resume: no run named runs/{pattern}; set observe.run_dir")
+        raise UsageError(f"--resume: no run named runs/{config.loop.name}-<time>; set observe.run_dir")
     return runs[-1]
 
 

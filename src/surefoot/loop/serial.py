@@ -16,7 +16,7 @@ from surefoot.types.errors import RunHalted
 
 async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], None]) -> None:
     """Steps until the configured number, or until the data end. Raises `RunHalted` with the ledger's reason."""
-    position = parts.position
+    position, first = parts.position, parts.position.step
     if position.step == 0 and parts.config.eval.before:
         await evaluate(parts, recorder)
     while not parts.finished:
@@ -36,14 +36,14 @@ async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], 
         if outcome.applied:
             with spans.measure("publish"):
                 parts.publisher.publish(position.version)
-        recorder.record(outcome)
+        recorder.record(outcome, parts.collector.rubric.full_marks)
         if outcome.halted is not None:
             raise RunHalted(f"step {step}: {outcome.halted.reason}")
         if parts.due(parts.config.eval.every):
             await evaluate(parts, recorder)
         if parts.due(parts.config.checkpoint.every):
             checkpoint()
-    if position.step and parts.config.eval.after and not parts.due(parts.config.eval.every):
+    if position.step > first and parts.config.eval.after and not parts.due(parts.config.eval.every):
         await evaluate(parts, recorder)
 
 

@@ -15,6 +15,8 @@ from surefoot.train.step import Trainer
 from surefoot.types.rollout import Sample
 from surefoot.types.train import Batch, StepReport
 
+UNCOUNTED = ("overflow", "zero_signal")  # a lower scale, or a task that is solved: no reason to end a run
+
 Progress = Callable[[str, int], AbstractContextManager[Bar]]
 """(what is under way, how much of it there is) -> a bar to advance."""
 
@@ -35,14 +37,14 @@ class Worker:
     def __init__(self, trainer: Trainer, config: TrainConfig, reference_interval: int, progress: Progress) -> None:
         self.trainer, self.config, self.reference_interval = trainer, config, reference_interval
         self.progress = progress
-        self.consecutive_skips = 0  # other than overflows
+        self.consecutive_skips = 0  # for want of a finite number or of any sample
 
     def train(self, samples: Sequence[Sample], *, step: int, version: int) -> list[Update]:
         """Every update of one rollout batch. Ends early on a verdict of `halted`."""
         trainer = self.trainer
         scores = score(samples, trainer.roles, trainer.config, version)
         updates: list[Update] = []
-        for _ in range(self.config.epochs):
+        for _ in range(self.config.epochs if samples else 1):
             for part in self._mini_batches(samples):
                 batch = build_batch(part, scores, trainer.config, trainer.roles.policy)
                 made = sum(len(update.reports) for update in updates)
@@ -92,7 +94,7 @@ class Worker:
     def _budgeted(self, report: StepReport) -> StepReport:
         if report.verdict == "applied":
             self.consecutive_skips = 0
-        elif report.verdict == "skipped" and report.reason != "overflow":
+        elif report.verdict == "skipped" and report.reason not in UNCOUNTED:
             self.consecutive_skips += 1
             if self.consecutive_skips > self.config.max_consecutive_skips:
                 return replace(report, verdict="halted", reason="skip_budget_exhausted")

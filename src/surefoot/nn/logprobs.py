@@ -15,7 +15,8 @@ def head_logits(hidden_NE: Tensor, weight_VE: Tensor, temperature: float) -> Ten
     if hidden_NE.is_cuda and hidden_NE.dtype in (torch.bfloat16, torch.float16):
         logits_NV = torch.mm(hidden_NE, weight_VE.T, out_dtype=torch.float32)
     else:
-        logits_NV = (hidden_NE @ weight_VE.T).to(accumulate_dtype(hidden_NE.dtype))
+        dtype = accumulate_dtype(hidden_NE.dtype)  # a product in bf16 would round each logit to three digits
+        logits_NV = hidden_NE.to(dtype) @ weight_VE.to(dtype).T
     return logits_NV if temperature == 1.0 else logits_NV / temperature
 
 

@@ -47,8 +47,19 @@ class CausalLM(nn.Module):
     def token_costs(self) -> tuple[float, float]:
         """FLOPs of a training step for each token, and for each squared token of a sample's length (causal)."""
         shape = self.hf.config.get_text_config()
-        quadratic = 6.0 * shape.num_hidden_layers * shape.hidden_size
+        head_dim = shape.to_dict().get("head_dim") or shape.hidden_size // shape.num_attention_heads
+        quadratic = 6.0 * shape.num_hidden_layers * shape.num_attention_heads * head_dim
         return 6.0 * sum(param.numel() for param in self.parameters()), quadratic
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.hf.get_input_embeddings().weight.shape[0])
+
+    @property
+    def max_positions(self) -> int | None:
+        """Longest sequence the model is made for; None where it does not say."""
+        config = self.hf.config.get_text_config()
+        return int(config.max_position_embeddings) if hasattr(config, "max_position_embeddings") else None
 
     def hidden(self, input_ids_BT: Tensor, positions_BT: Tensor, layout: AttentionLayout) -> Tensor:
         """Last hidden states [B, T, E], after the final norm."""
@@ -72,16 +83,60 @@ def load_model(path: str, device: torch.device, *, dtype: torch.dtype = torch.fl
     if not (Path(path) / "config.json").is_file():
         raise ModelError(f"model.path: {path} is not a model folder (it has no config.json)")
     attention.install()
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        path, dtype=dtype, attn_implementation=attention.NAME, local_files_only=True, output_loading_info=True
-    )
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            path, dtype=dtype, attn_implementation=attention.NAME, local_files_only=True, output_loading_info=True
+        )
+    except Exception as error:  # whatever a broken folder makes the loader raise
+        raise ModelError(f"model.path: {path} cannot be loaded: {first_line(error)}") from error
     hf, loading = loaded
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if loading[kind]:
             raise ModelError(f"{path}: {kind.replace('_', ' ')} in the weights: {sorted(map(str, loading[kind]))[:5]}")
     model = CausalLM(hf.to(device)).eval()
-    prove_head(model, path)
+    refuse_by_config(model, path)
+    try:
+        prove_head(model, path)
+        prove_packing(model, path)
+    except ModelError:
+        raise
+    except Exception as error:  # an architecture that goes its own way raises what it likes
+        raise ModelError(f"{path}: {type(hf).__name__} is not supported: {first_line(error)}") from error
     return model
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def refuse_by_config(model: CausalLM, name: str) -> None:
+    """Raises `ModelError` for what a short proof cannot show: layers that carry a state from token to token, and
+    rotary embeddings whose frequencies follow the longest position of the call.
+    """
+    config = model.hf.config.get_text_config().to_dict()
+    stateful = set(config.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
+    if stateful:
+        raise ModelError(f"{name}: layers of type {', '.join(sorted(stateful))} mix packed samples; unsupported")
+    kind = (config.get("rope_parameters") or {}).get("rope_type")
+    if kind in ("dynamic", "longrope"):
+        raise ModelError(f"{name}: rope_type {kind!r} depends on the longest sample of a batch; unsupported")
+
+
+@torch.no_grad()
+def prove_packing(model: CausalLM, name: str) -> None:
+    """Raises `ModelError` unless two packed samples are each as if alone.
+
+    Catches what mixes tokens outside the attention interface: state-space layers, convolutions, attention of its own.
+    """
+    device, lengths = model.head_weight_VE.device, (PROBE_TOKENS, PROBE_TOKENS - 3)
+    ids_T = torch.arange(sum(lengths), device=device) % model.head_weight_VE.shape[0]
+    positions_T = torch.cat([torch.arange(length, device=device) for length in lengths])
+    packed = model.hidden(ids_T[None], positions_T[None], PackedLayout(lengths, device))[0].split(lengths)
+    for ids_L, positions_L, together_LE in zip(ids_T.split(lengths), positions_T.split(lengths), packed, strict=True):
+        alone_LE = model.hidden(ids_L[None], positions_L[None], PackedLayout([len(ids_L)], device))[0]
+        gap = ((alone_LE - together_LE).abs().max() / alone_LE.abs().max().clamp(min=1e-6)).item()
+        if not gap < 1e-3:
+            raise ModelError(f"{name}: {type(model.hf).__name__} mixes packed samples (gap {gap:.2g}); unsupported")
 
 
 @torch.no_grad()
@@ -111,5 +166,15 @@ def enable_checkpointing(model: CausalLM) -> None:
     enable = hf.activation_checkpointing_enable if hasattr(hf, "activation_checkpointing_enable") else None
     (enable or hf.gradient_checkpointing_enable)()
     for module in model.modules():
+        silence_dropout(module)
         if isinstance(module, GradientCheckpointingLayer):
             module.training = True
+
+
+def silence_dropout(module: nn.Module) -> None:
+    """A layer in training mode drops by its own numbers, under whatever name it keeps them."""
+    if isinstance(module, nn.Dropout):
+        module.p = 0.0
+    for name, value in vars(module).items():
+        if isinstance(value, float) and ("dropout" in name or "pdrop" in name):
+            setattr(module, name, 0.0)

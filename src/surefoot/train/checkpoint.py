@@ -12,11 +12,9 @@ to step-000010.old for the moment between two renames, where it is still found.
 
 import json
 import os
-import re
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from surefoot.train.find import DISPLACED, UNFINISHED, checkpoint_entries
 from surefoot.train.manifest import (
     describe,
     incompleteness,
@@ -41,15 +40,7 @@ from surefoot.train.manifest import (
 from surefoot.types.errors import CheckpointError
 
 TENSORS, LOOP = "tensors", "loop.json"
-UNFINISHED, DELETED, DISPLACED = ".tmp-", ".del-", ".old"
-FOLDER = re.compile(r"(?P<unfinished>\.tmp-)?step-(?P<step>\d+)(?P<displaced>\.old)?")
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    path: Path
-    step: int
-    problem: str  # "" = complete
+DELETED = ".del-"
 
 
 def save_checkpoint(
@@ -103,17 +94,6 @@ def save_checkpoint(
     return final
 
 
-def find_checkpoint(root: Path) -> tuple[Path | None, list[tuple[Path, str]]]:
-    """The newest complete checkpoint under root, None where there is none, and the ones passed over with reasons.
-
-    Complete means that every file of its manifest is there in its size. Errors: CheckpointError where root exists and
-    cannot be listed.
-    """
-    entries = _entries(root)
-    complete = [entry.path for entry in entries if not entry.problem]
-    return (complete[0] if complete else None), [(entry.path, entry.problem) for entry in entries if entry.problem]
-
-
 def load_tensors(path: Path, tensors: dict[str, Any]) -> None:
     """Fill `tensors` in place from a checkpoint, whatever number of ranks saved it; a collective like the save.
 
@@ -139,24 +119,6 @@ def load_loop_state(path: Path) -> dict[str, Any]:
     return state
 
 
-def _entries(root: Path) -> list[_Entry]:
-    """Checkpoint folders, finished or not: newest first, and of one step the one to prefer first."""
-    if not root.exists():
-        return []
-    try:
-        names = os.listdir(root)
-    except OSError as error:
-        raise CheckpointError(f"{root}: cannot be listed: {error}") from error
-    matches = [match for name in names if (match := FOLDER.fullmatch(name))]
-    matches.sort(key=lambda m: (-int(m["step"]), m["unfinished"] is not None, m["displaced"] is not None, m.string))
-    entries = []
-    for match in matches:
-        path, step = root / match.string, int(match["step"])
-        problem = f"{path}: its save did not finish" if match["unfinished"] else incompleteness(path, step)
-        entries.append(_Entry(path, step, problem))
-    return entries
-
-
 def _clear_leftovers(root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     for path in root.iterdir():
@@ -177,7 +139,7 @@ def _move_in(unfinished: Path, final: Path, step: int) -> None:
 
 
 def _prune(final: Path, step: int, keep_last: int) -> None:
-    entries = _entries(final.parent)
+    entries = checkpoint_entries(final.parent)
     newest_first: dict[int, Path] = {}
     for entry in entries:
         if not entry.problem:

@@ -17,12 +17,12 @@ class Masters:
     def __init__(self, policy: Role, compute: str) -> None:
         self.names = [name for name, _ in policy.parameters()]
         self.params = [param for _, param in policy.parameters()]
-        self.separate = policy.world.size == 1 and compute in ("bf16", "fp16")
+        self.separate = has_copies(policy, compute)
         self.tensors: list[nn.Parameter] = self.params
         if self.separate:
             self.tensors = [nn.Parameter(param.detach().clone()) for param in self.params]
+            narrow(policy, compute)
             for param, master in zip(self.params, self.tensors, strict=True):
-                param.data = param.data.to(DTYPES[compute])
                 param.register_post_accumulate_grad_hook(lambda p, m=master: _move_grad(p, m))
 
     def gradients(self) -> list[Tensor]:
@@ -39,6 +39,17 @@ class Masters:
         if self.separate:
             for param, master in zip(self.params, self.tensors, strict=True):
                 param.copy_(master)
+
+
+def has_copies(role: Role, compute: str) -> bool:
+    return role.world.size == 1 and compute in ("bf16", "fp16")
+
+
+def narrow(role: Role, compute: str) -> None:
+    """Round an unsharded role's parameters to the compute precision; buffers, RoPE's among them, stay as they are."""
+    if has_copies(role, compute):
+        for _, param in role.parameters():
+            param.data = param.data.to(DTYPES[compute])
 
 
 def _move_grad(param: Tensor, master: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Optimizers over the masters: one launch of a few foreach kernels an update, on local shards."""
+"""Optimizers over the masters: a few foreach kernels an update; on several ranks through DTensor."""
 
 import torch
 

@@ -12,8 +12,8 @@ import torch
 
 from surefoot.algos import token_weights
 from surefoot.train.pack import pack, unpack
-from surefoot.train.roles import Role
-from surefoot.train.step import Roles, TrainerConfig
+from surefoot.train.roles import Role, Roles
+from surefoot.train.step import TrainerConfig
 from surefoot.types.rollout import FloatArray, Sample, SampleRef
 from surefoot.types.train import Batch, OldSource
 

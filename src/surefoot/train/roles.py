@@ -10,7 +10,7 @@ from torch import Tensor
 from surefoot.config.schema import PrecisionConfig
 from surefoot.nn.attention import PackedLayout
 from surefoot.nn.model import CausalLM, PackedInputs, enable_checkpointing, load_model
-from surefoot.train.shard import DTYPES, World, local, shard
+from surefoot.train.shard import DTYPES, World, local, reshard, shard
 from surefoot.types.rollout import FloatArray
 from surefoot.types.train import Microbatch
 
@@ -34,6 +34,7 @@ class Role:
             logprobs_T = np.zeros(len(microbatch.labels_T), logprobs_N.cpu().numpy().dtype)
             logprobs_T[microbatch.loss_mask_T] = logprobs_N.cpu().numpy()
             scored.append(logprobs_T)
+        reshard(self.model)  # forwards alone leave the root whole, and then its parameters are no shards
         return scored
 
     @torch.no_grad()
@@ -43,8 +44,14 @@ class Role:
             local(mine).copy_(local(theirs))
 
 
+@dataclass(frozen=True, slots=True)
+class Roles:
+    policy: Role
+    reference: Role | None
+
+
 def load_role(name: str, path: str, world: World, precision: PrecisionConfig, *, checkpointing: bool = False) -> Role:
-    """Load in fp32 (fp64 for reference runs): precision is lowered where masters are made, not before."""
+    """Load in fp32 (fp64 for reference runs): the policy's precision is lowered where its masters are made."""
     compute = DTYPES[precision.compute]
     model = load_model(path, world.device, dtype=torch.promote_types(compute, torch.float32))
     if checkpointing:

@@ -86,6 +86,13 @@ def _decoder_layers(model: CausalLM) -> list[torch.nn.Module]:
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
+def reshard(model: CausalLM) -> None:
+    """Back to shards, after forward passes that no backward follows."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
 def local(tensor: Tensor) -> Tensor:
     """This rank's part of a tensor, sharing its storage."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,18 +23,12 @@ from surefoot.train.clip import clip_coefficient, grad_norm_sq
 from surefoot.train.masters import Masters
 from surefoot.train.mismatch import gap_metrics
 from surefoot.train.optim import build_optimizer, set_learning_rate
-from surefoot.train.roles import Role, packed_inputs
+from surefoot.train.roles import Roles, packed_inputs
 from surefoot.train.scaler import LossScaler
 from surefoot.train.schedule import learning_rate
 from surefoot.train.shard import local
 from surefoot.train.verdict import Decision, Evidence, decide
 from surefoot.types.train import Batch, Microbatch, StepReport
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    policy: Role
-    reference: Role | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +61,7 @@ class Trainer:
     ) -> StepReport:
         """One attempt. Nothing the next attempt depends on is changed unless the verdict is `applied`."""
         scale = self.scaler.scale
+        self.masters.clear_gradients()  # an attempt that raised may have left some
         totals, logprobs_MN = self._backward(batch, on_microbatch)
         evidence, sums = self._agree(batch, totals)
         decision = self._decide(evidence)
@@ -133,6 +129,7 @@ class Trainer:
             sums["kl_bounded"] = bounded_N.sum()
             if algo.kl_coef:
                 loss = loss + algo.kl_coef * (weights_N * kl_N).sum()
+        sums["nonfinite_inputs"] = torch.tensor(nonfinite_inputs(microbatch), device=device)
         detached_N = logprobs_N.detach()
         sums["entropy"] = entropy_N.detach().sum()
         sums["nonfinite_tokens"] = (~detached_N.isfinite()).sum()
@@ -147,25 +144,24 @@ class Trainer:
         vector = torch.stack([norm_sq, *(totals[name] for name in names)]).to(self.world.device)
         norm_sq_sum, *values = self.world.sum(vector).tolist()  # the step's one host synchronisation
         sums = dict(zip(names, values, strict=True))
-        nonfinite_loss = sums["nonfinite_tokens"] + sums["nonfinite_losses"] > 0 or not math.isfinite(sums["loss"])
+        bad = sums["nonfinite_tokens"] + sums["nonfinite_losses"] + sums["nonfinite_inputs"]
+        nonfinite_loss = bad > 0 or not math.isfinite(sums["loss"])
         found_inf = not math.isfinite(norm_sq_sum)
         evidence = Evidence(
             nonfinite_loss=nonfinite_loss,
             found_inf=found_inf,
-            nonfinite_param=(nonfinite_loss or found_inf) and self._parameters_are_bad(),
+            nonfinite_param=(nonfinite_loss or found_inf) and not self.parameters_are_finite(),
             grad_norm=math.sqrt(norm_sq_sum) / self.scaler.scale,
             num_tokens=batch.num_tokens,
             zero_signal=self.config.algo.kl_coef == 0 and not has_signal(batch),
         )
         return evidence, sums
 
-    def _parameters_are_bad(self) -> bool:
-        """Looked at only once something else is non-finite: weights that were ruined before this attempt."""
-        bad = torch.stack([(~tensor.isfinite()).any() for tensor in self._local_masters()]).any()
-        return bool(self.world.sum(bad.double()).item())
-
-    def _local_masters(self) -> list[Tensor]:
-        return [local(master.detach()) for master in self.masters.tensors]
+    def parameters_are_finite(self) -> bool:
+        """Masters and the parameters behind them, on every rank; all ranks must ask together."""
+        tensors = [local(tensor.detach()) for tensor in (*self.masters.tensors, *self.masters.params)]
+        bad = torch.stack([(~tensor.isfinite()).any() for tensor in tensors]).any()
+        return not self.world.sum(bad.double()).item()
 
     def _decide(self, evidence: Evidence) -> Decision:
         precision = self.config.precision
@@ -186,6 +182,13 @@ class Trainer:
         self.optimizer.step()
         self.masters.publish()
         self.updates += 1
+
+
+def nonfinite_inputs(microbatch: Microbatch) -> int:
+    """Trainable tokens whose given log-probs or advantage are not finite, whether or not a term looks at them."""
+    columns = (microbatch.behavior_logprobs_T, microbatch.old_logprobs_T, microbatch.advantages_T)
+    finite_T = np.all([np.isfinite(column_T) for column_T in columns], axis=0)
+    return int((~finite_T & microbatch.loss_mask_T).sum())
 
 
 def has_signal(batch: Batch) -> bool:

@@ -27,6 +27,7 @@ def check_command(
     if resolution.config is not None:
         print(dump_config(resolution.config))
         problems += _report_memory(resolution.config, ranks)
+        problems += _task_problems(resolution.config)
         for warning in find_warnings(resolution.config, given_keys(resolution.config)):
             print(f"warning: {warning}", file=sys.stderr)
     for problem in problems:
@@ -34,6 +35,25 @@ def check_command(
     if problems:
         raise typer.Exit(1)
     print("no problems")
+
+
+def _task_problems(config: "RunConfig") -> list[str]:
+    """What is wrong with rewards and data, as a run would say it before it loads a model."""
+    from surefoot.data.source import load_prompts
+    from surefoot.envs.rubric import Rubric
+    from surefoot.types.errors import UsageError
+
+    problems, prompts = [], []
+    for section in (config.data, *config.eval.sets):
+        try:
+            prompts += load_prompts(section)
+        except UsageError as error:
+            problems.append(str(error))
+    try:
+        Rubric.from_config(config.env.rewards, timeout=config.env.timeout).check(prompts)
+    except UsageError as error:
+        problems.append(str(error))
+    return problems
 
 
 def _report_memory(config: "RunConfig", ranks: int) -> list[str]:
@@ -47,8 +67,7 @@ def _report_memory(config: "RunConfig", ranks: int) -> list[str]:
     try:
         items = memory_items(read_shape(folder), config, ranks)
     except ModelError as error:
-        print(f"memory: not estimated: {error}\n")
-        return []
+        return [f"model.path: {error}"]
     print(f"memory of each rank, estimated ({ranks} rank{'s' if ranks > 1 else ''}):")
     for item in items:
         print(f"  {item.name:<16}{show_bytes(item.bytes):>11}   {item.assumption}")

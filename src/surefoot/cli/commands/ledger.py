@@ -60,14 +60,12 @@ def ledger_command(
 
 
 def newest_weights(checkpoints: Path) -> str:
-    """The weights' digest in the newest complete checkpoint's manifest, "none" where there is none."""
-    from surefoot.train.manifest import incompleteness, read_manifest
+    """The weights' digest in the manifest of the checkpoint that a resume would take, "none" where there is none."""
+    from surefoot.train.find import find_checkpoint
+    from surefoot.train.manifest import read_manifest
 
-    numbered = [(path, path.name.removeprefix("step-")) for path in checkpoints.glob("step-*")]
-    for step, path in sorted(((int(number), path) for path, number in numbered if number.isdigit()), reverse=True):
-        if not incompleteness(path, step):
-            return read_manifest(path).weights_digest
-    return "none"
+    path, _ = find_checkpoint(checkpoints)
+    return read_manifest(path).weights_digest if path else "none"
 
 
 def _show_steps(view: "LedgerView", as_json: bool) -> None:

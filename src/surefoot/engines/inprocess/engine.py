@@ -9,6 +9,7 @@ episodes and rewards go on while others still sample. Weights change only betwee
 """
 
 import asyncio
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -79,11 +80,13 @@ class InProcessEngine:
     @torch.no_grad()
     def _admit(self) -> None:
         """Fill free slots. Rollouts admitted together that share a prompt share its prefill."""
-        newcomers: list[Job] = []
-        tokens = 0
-        while self.waiting and len(self.running) + len(newcomers) < self.max_slots and tokens < PREFILL_TOKENS:
-            newcomers.append(self.waiting.popleft())
-            tokens += newcomers[-1].prompt_length
+        room, tokens = min(self.max_slots - len(self.running), len(self.waiting)), 0
+        newcomers: list[Job] = []  # they wait until their prompts are computed: a failure must find them
+        for job in itertools.islice(self.waiting, room):
+            if tokens >= PREFILL_TOKENS:
+                break
+            newcomers.append(job)
+            tokens += job.prompt_length
         if not newcomers:
             return
         self.cache.reserve(max(job.capacity for job in newcomers))
@@ -99,6 +102,8 @@ class InProcessEngine:
             if slot != origin:
                 self.cache.copy(origin, slot)
         self.running += newcomers
+        for _ in newcomers:
+            self.waiting.popleft()
         self._sample(newcomers, states_PE[[order[origin] for origin in source]])
         self._retire()
 
@@ -160,14 +165,15 @@ class InProcessEngine:
         """The trainer updated the shared parameters: what is sampled from here on carries `version`."""
         if not self.shared:
             raise WeightSyncError("this engine holds its own copy of the weights: send them")
-        self._move_to(version)
+        self._refuse_move(version)
+        self._version = version
 
     @torch.no_grad()
     def set_weights(self, manifest: WeightManifest, tensors: Iterable[tuple[str, Any]]) -> None:
         """Replace the copy. The version moves only after every tensor's digest equals the manifest's."""
         if self.shared:
             raise WeightSyncError("this engine samples from the trainer's own parameters: nothing is sent")
-        self._refuse_while_running()
+        self._refuse_move(manifest.version)
         self._half_written = True
         own = dict(self.model.named_parameters())
         for name, tensor in tensors:
@@ -181,17 +187,13 @@ class InProcessEngine:
             if name not in own or tensor_digest(own[name]) != digest:
                 raise WeightSyncError(f"{name}: the engine's copy is not version {manifest.version} of the trainer's")
         self._half_written = False
-        self._move_to(manifest.version)
+        self._version = manifest.version
 
-    def _refuse_while_running(self) -> None:
+    def _refuse_move(self, version: int) -> None:
         if self.waiting or self.running:
             raise WeightSyncError("weights cannot change while rollouts are running")
-
-    def _move_to(self, version: int) -> None:
-        self._refuse_while_running()
         if version <= self._version:
             raise WeightSyncError(f"version {version} is not newer than {self._version}, which is published already")
-        self._version = version
 
     def close(self) -> None:
         self.cache = SlotCache(self.max_slots)
