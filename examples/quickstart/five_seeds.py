@@ -73,8 +73,8 @@ def main() -> int:
         rows.append((seed, best_constant(model / "heldout.jsonl"), learnt[0][1], learnt[-1][1], control[-1][1]))
     if arguments.plot:
         plot(curves, arguments.plot)
-    print("\n| seed | best constant answer | before | after | gain | gain with shuffled rewards |\n| --- " * 1, end="")
-    print("| --- " * 5 + "|")
+    print("\n| seed | best constant answer | before | after | gain | gain with shuffled rewards |")
+    print("| --- " * 6 + "|")
     for seed, constant, before, after, control in rows:
         gains = f"{after - before:+.3f} | {control - before:+.3f}"
         print(f"| {seed} | {constant:.3f} | {before:.3f} | {after:.3f} | {gains} |")

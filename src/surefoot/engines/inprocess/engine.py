@@ -91,20 +91,18 @@ class InProcessEngine:
             return
         self.cache.reserve(max(job.capacity for job in newcomers))
         first = len(self.running)
-        slot_of: dict[bytes, int] = {}
-        for slot, job in enumerate(newcomers, first):
-            slot_of.setdefault(job.request.prompt_ids_L.tobytes(), slot)
-        leaders = [newcomers[slot - first] for slot in slot_of.values()]
-        states_PE = self._prefill(leaders, list(slot_of.values()))
-        order = {slot: row for row, slot in enumerate(slot_of.values())}
-        source = [slot_of[job.request.prompt_ids_L.tobytes()] for job in newcomers]
-        for slot, origin in enumerate(source, first):
-            if slot != origin:
-                self.cache.copy(origin, slot)
+        keys = [job.request.prompt_ids_L.tobytes() for job in newcomers]
+        row_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
+        leaders = [keys.index(key) for key in row_of]  # the first with each prompt computes it for the others
+        states_PE = self._prefill([newcomers[i] for i in leaders], [first + i for i in leaders])
+        rows = [row_of[key] for key in keys]
+        for i, row in enumerate(rows):
+            if i != leaders[row]:
+                self.cache.copy(first + leaders[row], first + i)
         self.running += newcomers
         for _ in newcomers:
             self.waiting.popleft()
-        self._sample(newcomers, states_PE[[order[origin] for origin in source]])
+        self._sample(newcomers, states_PE[rows])
         self._retire()
 
     def _prefill(self, jobs: list[Job], slots: list[int]) -> Tensor:
