@@ -17,7 +17,7 @@ def head_logits(hidden_NE: Tensor, weight_VE: Tensor, temperature: float) -> Ten
     else:
         dtype = accumulate_dtype(hidden_NE.dtype)  # a product in bf16 would round each logit to three digits
         logits_NV = hidden_NE.to(dtype) @ weight_VE.to(dtype).T
-    return logits_NV if temperature == 1.0 else logits_NV / temperature
+    return logits_NV if temperature == 1.0 else logits_NV.div_(temperature)
 
 
 def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -36,17 +36,36 @@ def token_logprobs(
     return logprobs_N, entropy_N
 
 
-def _from_the_top(logits_CV: Tensor) -> Tensor:
-    """Logits counted from each row's greatest, in place: logit - logsumexp then cancels no digits."""
-    return logits_CV.sub_(logits_CV.amax(-1, keepdim=True))
+def _log_softmax_(logits_CV: Tensor) -> Tensor:
+    """Log-probs in the logits' own memory, counted from each row's greatest, so that no digits cancel."""
+    logits_CV.sub_(logits_CV.amax(-1, keepdim=True))
+    return logits_CV.sub_(logits_CV.logsumexp(-1, keepdim=True))
 
 
-def _entropy(logits_CV: Tensor, lse_C1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(entropy [C, 1], probs [C, V], logprobs [C, V] with 0 where the probability is 0 because the logit is -inf)."""
-    logprobs_CV = logits_CV - lse_C1
+def _entropy(logprobs_CV: Tensor) -> tuple[Tensor, Tensor]:
+    """(entropy [C, 1], probs [C, V]). Log-probs of -inf become 0 in place: the limit of p log p, before it is taken."""
     probs_CV = logprobs_CV.exp()
-    logprobs_CV.masked_fill_(logits_CV == -torch.inf, 0.0)  # the limit of p log p, before it is multiplied
-    return -(probs_CV * logprobs_CV).sum(-1, keepdim=True), probs_CV, logprobs_CV
+    logprobs_CV.masked_fill_(logprobs_CV == -torch.inf, 0.0)
+    return -torch.einsum("cv,cv->c", probs_CV, logprobs_CV)[:, None], probs_CV  # no third [C, V]
+
+
+def _scored(hidden_CE: Tensor, weight_VE: Tensor, labels_C: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """(logprobs [C], entropy [C]) of one chunk."""
+    logprobs_CV = _log_softmax_(head_logits(hidden_CE, weight_VE, temperature))
+    chosen_C = logprobs_CV.gather(1, labels_C[:, None])[:, 0]
+    return chosen_C, _entropy(logprobs_CV)[0][:, 0]
+
+
+def _logits_gradient(
+    hidden_CE: Tensor, weight_VE: Tensor, label_C1: Tensor, temperature: float, upstream: tuple[Tensor, Tensor]
+) -> Tensor:
+    """[C, V] in the inputs' dtype: d logprob / d logits = onehot - p, d entropy / d logits = -p (log p + H)."""
+    grad_lp_C1, grad_ent_C1 = upstream
+    logprobs_CV = _log_softmax_(head_logits(hidden_CE, weight_VE, temperature))
+    entropy_C1, probs_CV = _entropy(logprobs_CV)
+    grad_CV = logprobs_CV.add_(entropy_C1).mul_(-grad_ent_C1).sub_(grad_lp_C1).mul_(probs_CV)
+    grad_CV.scatter_add_(1, label_C1, grad_lp_C1)
+    return (grad_CV if temperature == 1.0 else grad_CV.div_(temperature)).to(hidden_CE.dtype)
 
 
 class _TokenLogprobs(torch.autograd.Function):
@@ -58,11 +77,7 @@ class _TokenLogprobs(torch.autograd.Function):
         logprobs_N = hidden_NE.new_empty(labels_N.shape, dtype=dtype)
         entropy_N = torch.empty_like(logprobs_N)
         for rows in _chunks(len(labels_N), chunk):
-            logits_CV = _from_the_top(head_logits(hidden_NE[rows], weight_VE, temperature))
-            lse_C1 = logits_CV.logsumexp(-1, keepdim=True)
-            label_C1 = labels_N[rows, None]
-            logprobs_N[rows] = (logits_CV.gather(1, label_C1) - lse_C1)[:, 0]
-            entropy_N[rows] = _entropy(logits_CV, lse_C1)[0][:, 0]
+            logprobs_N[rows], entropy_N[rows] = _scored(hidden_NE[rows], weight_VE, labels_N[rows], temperature)
         ctx.save_for_backward(hidden_NE, weight_VE, labels_N)
         ctx.temperature, ctx.chunk = temperature, chunk
         return logprobs_N, entropy_N
@@ -74,15 +89,11 @@ class _TokenLogprobs(torch.autograd.Function):
         grad_hidden_NE = torch.zeros_like(hidden_NE)
         grad_weight_VE = torch.zeros_like(weight_VE, dtype=accumulate_dtype(weight_VE.dtype))
         for rows in _chunks(len(labels_N), ctx.chunk):
-            logits_CV = _from_the_top(head_logits(hidden_NE[rows], weight_VE, ctx.temperature))
-            entropy_C1, probs_CV, logprobs_CV = _entropy(logits_CV, logits_CV.logsumexp(-1, keepdim=True))
-            grad_lp_C1, grad_ent_C1 = grad_logprobs_N[rows, None], grad_entropy_N[rows, None]
-            # d logprob / d logits = onehot - p; d entropy / d logits = -p (log p + H)
-            grad_CV = logprobs_CV.add_(entropy_C1).mul_(-grad_ent_C1).sub_(grad_lp_C1).mul_(probs_CV)
-            grad_CV.scatter_add_(1, labels_N[rows, None], grad_lp_C1)
-            grad_CV = (grad_CV if ctx.temperature == 1.0 else grad_CV.div_(ctx.temperature)).to(hidden_NE.dtype)
+            upstream = (grad_logprobs_N[rows, None], grad_entropy_N[rows, None])
+            grad_CV = _logits_gradient(hidden_NE[rows], weight_VE, labels_N[rows, None], ctx.temperature, upstream)
             grad_hidden_NE[rows] = grad_CV @ weight_VE
             grad_weight_VE += grad_CV.T @ hidden_NE[rows]
+            del grad_CV  # before the next chunk's logits are made
         return grad_hidden_NE, grad_weight_VE.to(weight_VE.dtype), None, None, None
 
 
