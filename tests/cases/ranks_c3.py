@@ -15,9 +15,9 @@ from torch.distributed.fsdp import fully_shard
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
 from surefoot.nn.model import PackedInputs
 from surefoot.train.prepare import build_batch, score
-from surefoot.train.roles import Role
+from surefoot.train.roles import Role, Roles
 from surefoot.train.shard import join_world, leave_world, whole
-from surefoot.train.step import Roles, Trainer, TrainerConfig
+from surefoot.train.step import Trainer, TrainerConfig
 from surefoot.types.rollout import Sample, SampleRef
 
 

@@ -18,9 +18,9 @@ from surefoot.engines.inprocess.engine import InProcessEngine
 from surefoot.nn.attention import PackedLayout
 from surefoot.nn.model import CausalLM, PackedInputs, load_model
 from surefoot.train.prepare import build_batch, score
-from surefoot.train.roles import load_role
+from surefoot.train.roles import Roles, load_policy
 from surefoot.train.shard import World
-from surefoot.train.step import Roles, Trainer, TrainerConfig
+from surefoot.train.step import Trainer, TrainerConfig
 from surefoot.types.errors import WeightSyncError
 from surefoot.types.rollout import Generation, Request, Sampling
 from surefoot.weights.plan import gathered, manifest
@@ -37,7 +37,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def build_trainer(folder: Path, compute: str = "fp32") -> Trainer:
     precision = PrecisionConfig(compute=compute)
-    role = load_role("policy", str(folder), World(0, 1, CPU), precision)
+    role = load_policy(str(folder), World(0, 1, CPU), precision)
     return Trainer(
         Roles(role, None),
         TrainerConfig(TrainConfig(), AlgoConfig(correction="none"), OptimConfig(lr=0.03), precision, 1.0, 0, 0),

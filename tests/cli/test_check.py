@@ -83,6 +83,14 @@ def test_what_a_run_would_refuse_is_a_problem(run_file: Path, capsys: pytest.Cap
         assert word in problem
 
 
+def test_a_problem_is_told_once(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the section's own check, and not again by the code that would have used it."""
+    assert run_command(["check", str(run_file), 'data.path=""', "env.rewards=[]"]) == 1
+    problems = [line for line in capsys.readouterr().err.splitlines() if line.startswith("problem: ")]
+    assert len(problems) == 2
+    assert "data.path" in problems[0] and "env.rewards" in problems[1]
+
+
 def test_a_label_that_no_response_matches_is_a_problem(run_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run_file.parent / "x.jsonl").write_text('{"prompt": "1 + 1", "label": null}\n')
     assert run_command(["check", str(run_file)]) == 1

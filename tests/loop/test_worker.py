@@ -10,9 +10,9 @@ from support import make_samples
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
 from surefoot.loop.worker import Update, Worker
 from surefoot.observe.console import Console
-from surefoot.train.roles import load_role
+from surefoot.train.roles import Roles, load_policy
 from surefoot.train.shard import World
-from surefoot.train.step import Roles, Trainer, TrainerConfig
+from surefoot.train.step import Trainer, TrainerConfig
 
 LENGTHS = [(3, 5), (7, 30), (2, 1), (10, 12)]
 
@@ -20,7 +20,7 @@ LENGTHS = [(3, 5), (7, 30), (2, 1), (10, 12)]
 def worker(folder: Path, compute: str = "fp16", **train: object) -> Worker:
     precision = PrecisionConfig(compute=compute, init_scale=1024.0, growth_interval=3)
     config = TrainConfig(**train)
-    role = load_role("policy", str(folder), World(0, 1, torch.device("cpu")), precision)
+    role = load_policy(str(folder), World(0, 1, torch.device("cpu")), precision)
     settings = TrainerConfig(config, AlgoConfig(), OptimConfig(lr=1e-3), precision, 1.0, 0, 0)
     return Worker(Trainer(Roles(role, None), settings), config, 0, Console(quiet=True).progress)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.observe.rundir import RunDir, default_run_dir, write_atomic
+from surefoot.observe.durable import write_atomic
+from surefoot.observe.rundir import RunDir, default_run_dir
 from surefoot.types.errors import UsageError
 
 

@@ -14,9 +14,9 @@ from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, Tra
 from surefoot.data.samples import samples_from_groups
 from surefoot.observe.rollouts import read_rollouts
 from surefoot.train.prepare import build_batch, score
-from surefoot.train.roles import load_role
+from surefoot.train.roles import Roles, load_frozen, load_policy
 from surefoot.train.shard import join_world, leave_world, whole
-from surefoot.train.step import Roles, Trainer, TrainerConfig
+from surefoot.train.step import Trainer, TrainerConfig
 from surefoot.types.rollout import Sample
 
 
@@ -38,7 +38,7 @@ def mixes(samples: list[Sample]) -> dict[str, list[Sample]]:
 def main(folder: str, rollouts: str, output: str, compute: str) -> None:
     world = join_world("cpu", 60)
     precision = PrecisionConfig(compute=compute)
-    roles = Roles(*(load_role(name, folder, world, precision) for name in ("policy", "reference")))
+    roles = Roles(load_policy(folder, world, precision), load_frozen("reference", folder, world, precision))
     config = TrainerConfig(
         train=TrainConfig(max_tokens=48, updates_per_rollout=2),  # 2: the old log-probs are the trainer's
         algo=AlgoConfig(kl_coef=0.1, clip_high=0.28),

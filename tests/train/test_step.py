@@ -10,9 +10,8 @@ import torch
 
 from support import make_samples
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
-from surefoot.train.masters import narrow
 from surefoot.train.prepare import build_batch, score
-from surefoot.train.roles import Roles, load_role
+from surefoot.train.roles import Roles, load_frozen, load_policy
 from surefoot.train.shard import World
 from surefoot.train.state import restore, tensor_state, weights_digest
 from surefoot.train.step import Trainer, TrainerConfig
@@ -31,10 +30,8 @@ def trainer(folder: Path, compute: str = "fp32", *, reference: bool = False, **s
         "optim": OptimConfig(lr=1e-2),
         **sections,
     }
-    frozen = load_role("reference", str(folder), ONE, precision) if reference else None
-    if frozen is not None:
-        narrow(frozen, compute)
-    roles = Roles(load_role("policy", str(folder), ONE, precision), frozen)
+    frozen = load_frozen("reference", str(folder), ONE, precision) if reference else None
+    roles = Roles(load_policy(str(folder), ONE, precision), frozen)
     return Trainer(
         roles, TrainerConfig(**parts, precision=precision, temperature=0.8, constant_length=16, total_updates=0)
     )

@@ -40,7 +40,14 @@ def _low_var_kl(q_T: Tensor, bound: float) -> tuple[Tensor, Tensor]:
 KINDS: dict[str, Kind] = {"k1": _k1, "k2": _k2, "k3": _k3, "low_var_kl": _low_var_kl}
 
 
-def _evaluate(logprobs_T: Tensor, ref_logprobs_T: Tensor, kind: str, bound: float) -> tuple[Tensor, Tensor]:
+def kl_and_bounded(
+    logprobs_T: Tensor, ref_logprobs_T: Tensor, *, kind: str, bound: float = 20.0
+) -> tuple[Tensor, Tensor]:
+    """(`kl_estimate` [T], bool [T]: tokens whose KL gradient is 0 because a bound bit, to be counted).
+
+    >>> kl_and_bounded(torch.tensor([-1.0, -5.0, -99.0]), torch.zeros(3), kind="low_var_kl")[1]
+    tensor([False,  True,  True])
+    """
     evaluate = look_up(KINDS, kind, "algo.kl_kind")
     check_same_length(logprobs=logprobs_T, ref_logprobs=ref_logprobs_T)
     dtype = torch.promote_types(promoted(logprobs_T).dtype, promoted(ref_logprobs_T).dtype)
@@ -54,7 +61,7 @@ def kl_estimate(logprobs_T: Tensor, ref_logprobs_T: Tensor, *, kind: str, bound:
 
     k1: q; k2: q^2 / 2; k3: exp(-q) - 1 + q with q bounded to +-bound in both places (Schulman,
     http://joschu.net/blog/kl-approx.html); low_var_kl: k3 clamped to +-10 (slime's name), so its gradient is 0 below
-    q = -2.61 and above q = 11. The gradient is 0 beyond a bound; `kl_bounded` says where.
+    q = -2.61 and above q = 11. The gradient is 0 beyond a bound; `kl_and_bounded` says where.
 
     Worked example, k3: q = -0.1 gives exp(0.1) - 1.1 = 0.0051709, gradient 1 - exp(0.1) = -0.10517; q = -100 gives
     exp(20) - 21, gradient 0.
@@ -67,13 +74,4 @@ def kl_estimate(logprobs_T: Tensor, ref_logprobs_T: Tensor, *, kind: str, bound:
     Raises:
         ConfigError: unknown kind, or a bound whose exp overflows. UsageError: shapes differ.
     """
-    return _evaluate(logprobs_T, ref_logprobs_T, kind, bound)[0]
-
-
-def kl_bounded(logprobs_T: Tensor, ref_logprobs_T: Tensor, *, kind: str, bound: float = 20.0) -> Tensor:
-    """[T] bool: tokens whose KL gradient is 0 because a bound bit; to be counted. Arguments as `kl_estimate`.
-
-    >>> kl_bounded(torch.tensor([-1.0, -5.0, -99.0]), torch.zeros(3), kind="low_var_kl")
-    tensor([False,  True,  True])
-    """
-    return _evaluate(logprobs_T.detach(), ref_logprobs_T, kind, bound)[1]
+    return kl_and_bounded(logprobs_T, ref_logprobs_T, kind=kind, bound=bound)[0]

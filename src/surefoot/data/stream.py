@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class PromptStream:
         self._ordered_epoch = -1
         self._order = np.arange(len(prompts))
 
-    @property
+    @cached_property  # each checkpoint asks
     def identity(self) -> str:
         """Digest of what the order of draws comes from: equal streams draw equal prompts at equal cursors."""
         hasher = hashlib.sha256(f"{self._seed} {self._shuffle}".encode())

@@ -17,8 +17,7 @@ from surefoot.loop.seeds import derive_seed
 from surefoot.loop.worker import Worker
 from surefoot.nn.model import load_model
 from surefoot.observe.console import Console
-from surefoot.train.masters import narrow
-from surefoot.train.roles import Roles, load_role
+from surefoot.train.roles import Roles, load_frozen, load_policy
 from surefoot.train.shard import DTYPES, World
 from surefoot.train.step import Trainer, TrainerConfig
 from surefoot.types.errors import ConfigError
@@ -96,12 +95,11 @@ def build_parts(config: RunConfig, world: World, console: Console) -> Parts:
 
 def build_trainer(config: RunConfig, world: World, prompts: Sequence[Prompt]) -> Trainer:
     checkpointing = config.train.gradient_checkpointing
-    policy = load_role("policy", config.model.path, world, config.precision, checkpointing=checkpointing)
+    policy = load_policy(config.model.path, world, config.precision, checkpointing=checkpointing)
     reference = None
     if config.algo.kl_coef > 0 or config.algo.kl_metric:
         path = config.reference.path or config.model.path
-        reference = load_role("reference", path, world, config.precision)
-        narrow(reference, config.precision.compute)
+        reference = load_frozen("reference", path, world, config.precision)
     settings = TrainerConfig(
         train=config.train,
         algo=config.algo,

@@ -12,10 +12,11 @@ from surefoot.config.schema import ObserveConfig, RunConfig
 from surefoot.loop.account import RolloutFigures, prompt_fates, rollout_figures, sample_rows, step_metrics, step_rows
 from surefoot.loop.outcome import StepOutcome
 from surefoot.observe.console import Console
+from surefoot.observe.durable import write_atomic
 from surefoot.observe.ledger import Ledger
 from surefoot.observe.metrics import MetricsLog
 from surefoot.observe.rollouts import readable, write_rollouts
-from surefoot.observe.rundir import RunDir, write_atomic
+from surefoot.observe.rundir import RunDir
 from surefoot.types.rollout import Draw
 
 
@@ -91,9 +92,8 @@ class Recorder:
                     f"step {report.step}, attempt {report.attempt} {report.verdict}: {report.reason}; "
                     f"loss scale {report.loss_scale:g}, next {report.next_loss_scale:g}"
                 )
-        lost = Counter(r.invalid for _, r in outcome.rollouts() if r.invalid) + Counter(
-            outcome.collected.dropped.values()
-        )
+        lost = Counter(rollout.invalid for _, rollout in outcome.rollouts() if rollout.invalid)
+        lost.update(outcome.collected.dropped.values())
         for reason, count in lost.most_common(3):
             self.console.warn(f"step {outcome.step}: {count} dropped: {reason}")
         last = outcome.updates[-1].settled

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot.observe.rundir import write_atomic
+from surefoot.observe.durable import write_atomic
 from surefoot.types.errors import SurefootError
 
 SPELLED = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

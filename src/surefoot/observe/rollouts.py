@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from surefoot.observe.durable import write_atomic
 from surefoot.observe.plain import dump_plain, load_plain
-from surefoot.observe.rundir import write_atomic
 from surefoot.types.errors import SurefootError
 from surefoot.types.rollout import Generation, Group, Message, Prompt, Rollout, Turn
 

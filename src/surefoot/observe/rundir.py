@@ -1,6 +1,5 @@
 """The folder of a run: where each thing lies, and who may write there."""
 
-import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -74,22 +73,3 @@ def default_run_dir(name: str, now: datetime) -> Path:
     'runs/run-20261130-090507'
     """
     return Path("runs") / f"{name}-{now:%Y%m%d-%H%M%S}"
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """The file is there whole or not at all: written beside, synced to the disk, renamed. Raises OSError."""
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # or the new name may not survive a power cut
-    finally:
-        os.close(folder)

@@ -27,14 +27,13 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from surefoot.observe.durable import sync_folder, write_durably
 from surefoot.train.find import DISPLACED, UNFINISHED, checkpoint_entries
 from surefoot.train.manifest import (
     describe,
     incompleteness,
     read_manifest,
-    sync_folder,
     verify,
-    write_durably,
     write_manifest,
 )
 from surefoot.types.errors import CheckpointError
@@ -76,7 +75,7 @@ def save_checkpoint(
 
     def seal() -> None:
         if leads:
-            write_durably(unfinished / LOOP, json.dumps(loop_state))
+            write_durably(unfinished / LOOP, json.dumps(loop_state).encode())
             manifest = describe(unfinished, step, weights_digest)
             sync_folder(unfinished / TENSORS)
             write_manifest(unfinished, manifest)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from surefoot.observe.durable import write_durably
 from surefoot.types.errors import CheckpointError
 
 FORMAT = 1
@@ -38,7 +39,7 @@ def describe(folder: Path, step: int, weights_digest: str) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    write_durably(folder / NAME, json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1))
+    write_durably(folder / NAME, json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1).encode())
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -81,22 +82,6 @@ def verify(folder: Path, manifest: Manifest, name: str) -> None:
         raise CheckpointError(f"{path}: unreadable: {error}") from error
     if digest != manifest.files[name].sha256:
         raise CheckpointError(f"{path}: damaged: sha256 {digest}, the manifest says {manifest.files[name].sha256}")
-
-
-def write_durably(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Force the folder's own entries to disk: without it a rename or a new file can be lost in a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _parse(path: Path, content: Any) -> Manifest:

@@ -10,24 +10,29 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.train.roles import Role
-from surefoot.train.shard import DTYPES, local
+from surefoot.train.shard import local
 
 
 class Masters:
     def __init__(self, policy: Role, compute: str) -> None:
         self.names = [name for name, _ in policy.parameters()]
         self.params = [param for _, param in policy.parameters()]
-        self.separate = has_copies(policy, compute)
+        self.separate = policy.is_narrowed(compute)
         self.tensors: list[nn.Parameter] = self.params
         if self.separate:
             self.tensors = [nn.Parameter(param.detach().clone()) for param in self.params]
-            narrow(policy, compute)
+            policy.narrow(compute)
             for param, master in zip(self.params, self.tensors, strict=True):
                 param.register_post_accumulate_grad_hook(lambda p, m=master: _move_grad(p, m))
 
     def gradients(self) -> list[Tensor]:
         """This rank's part of every gradient there is, to be read or scaled in place."""
         return [local(master.grad) for master in self.tensors if master.grad is not None]
+
+    def all_tensors(self) -> list[Tensor]:
+        """This rank's part of everything that holds weights: the masters, and the parameters where they are others."""
+        held = [*self.tensors, *self.params] if self.separate else self.tensors
+        return [local(tensor.detach()) for tensor in held]
 
     def clear_gradients(self) -> None:
         for master in self.tensors:
@@ -39,17 +44,6 @@ class Masters:
         if self.separate:
             for param, master in zip(self.params, self.tensors, strict=True):
                 param.copy_(master)
-
-
-def has_copies(role: Role, compute: str) -> bool:
-    return role.world.size == 1 and compute in ("bf16", "fp16")
-
-
-def narrow(role: Role, compute: str) -> None:
-    """Round an unsharded role's parameters to the compute precision; buffers, RoPE's among them, stay as they are."""
-    if has_copies(role, compute):
-        for _, param in role.parameters():
-            param.data = param.data.to(DTYPES[compute])
 
 
 def _move_grad(param: Tensor, master: Tensor) -> None:

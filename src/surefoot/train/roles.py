@@ -1,7 +1,7 @@
 """Model roles: the policy that learns, the reference it may be held to. All load, shard and score the same way."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,14 +25,25 @@ class Role:
     def parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
         return list(self.model.named_parameters())
 
+    def is_narrowed(self, compute: str) -> bool:
+        """Whether parameters are rounded to the compute precision; FSDP2 keeps its shards wide and rounds on use."""
+        return self.world.size == 1 and compute in ("bf16", "fp16")
+
+    def narrow(self, compute: str) -> None:
+        """Round the parameters where `is_narrowed`; buffers, RoPE's among them, stay as they are."""
+        if self.is_narrowed(compute):
+            for _, param in self.parameters():
+                param.data = param.data.to(DTYPES[compute])
+
     @torch.no_grad()
     def score(self, microbatches: Sequence[Microbatch], temperature: float, chunk: int) -> list[FloatArray]:
         """Log-probs [T] of each micro-batch's labels under this role; 0 where the loss mask is off."""
         scored = []
         for microbatch in microbatches:
             logprobs_N, _ = self.model(packed_inputs(microbatch, self.world.device), temperature, chunk)
-            logprobs_T = np.zeros(len(microbatch.labels_T), logprobs_N.cpu().numpy().dtype)
-            logprobs_T[microbatch.loss_mask_T] = logprobs_N.cpu().numpy()
+            chosen_N = logprobs_N.cpu().numpy()
+            logprobs_T = np.zeros(len(microbatch.labels_T), chosen_N.dtype)
+            logprobs_T[microbatch.loss_mask_T] = chosen_N
             scored.append(logprobs_T)
         reshard(self.model)  # forwards alone leave the root whole, and then its parameters are no shards
         return scored
@@ -50,14 +61,21 @@ class Roles:
     reference: Role | None
 
 
-def load_role(name: str, path: str, world: World, precision: PrecisionConfig, *, checkpointing: bool = False) -> Role:
-    """Load in fp32 (fp64 for reference runs): the policy's precision is lowered where its masters are made."""
+def load_policy(path: str, world: World, precision: PrecisionConfig, *, checkpointing: bool = False) -> Role:
+    """In fp32 (fp64 for reference runs), for masters to be made from it before it is narrowed."""
     compute = DTYPES[precision.compute]
     model = load_model(path, world.device, dtype=torch.promote_types(compute, torch.float32))
     if checkpointing:
         enable_checkpointing(model)
     costs = model.token_costs
-    return Role(name, shard(model, world, compute), world, costs)
+    return Role("policy", shard(model, world, compute), world, costs)
+
+
+def load_frozen(name: str, path: str, world: World, precision: PrecisionConfig) -> Role:
+    """A role that never trains, in the precision the policy computes in: no masters stand behind it."""
+    role = replace(load_policy(path, world, precision), name=name)
+    role.narrow(precision.compute)
+    return role
 
 
 def packed_inputs(microbatch: Microbatch, device: torch.device) -> PackedInputs:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.algos import kl_estimate, policy_loss
-from surefoot.algos.kl import kl_bounded
+from surefoot.algos import policy_loss
+from surefoot.algos.kl import kl_and_bounded
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
 from surefoot.train.clip import clip_coefficient, grad_norm_sq
 from surefoot.train.masters import Masters
@@ -26,7 +26,6 @@ from surefoot.train.optim import build_optimizer, set_learning_rate
 from surefoot.train.roles import Roles, packed_inputs
 from surefoot.train.scaler import LossScaler
 from surefoot.train.schedule import learning_rate
-from surefoot.train.shard import local
 from surefoot.train.verdict import Decision, Evidence, decide
 from surefoot.types.train import Batch, Microbatch, StepReport
 
@@ -123,9 +122,8 @@ class Trainer:
         if len(microbatch.reference_logprobs_T):
             reference_N = rows(microbatch.reference_logprobs_T)
             held_N = logprobs_N if algo.kl_coef else logprobs_N.detach()  # a zero coefficient adds nothing to the graph
-            kl_N = kl_estimate(held_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
+            kl_N, bounded_N = kl_and_bounded(held_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
             sums["kl_reference"] = kl_N.detach().sum()
-            bounded_N = kl_bounded(logprobs_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
             sums["kl_bounded"] = bounded_N.sum()
             if algo.kl_coef:
                 loss = loss + algo.kl_coef * (weights_N * kl_N).sum()
@@ -159,8 +157,7 @@ class Trainer:
 
     def parameters_are_finite(self) -> bool:
         """Masters and the parameters behind them, on every rank; all ranks must ask together."""
-        tensors = [local(tensor.detach()) for tensor in (*self.masters.tensors, *self.masters.params)]
-        bad = torch.stack([(~tensor.isfinite()).any() for tensor in tensors]).any()
+        bad = torch.stack([(~tensor.isfinite()).any() for tensor in self.masters.all_tensors()]).any()
         return not self.world.sum(bad.double()).item()
 
     def _decide(self, evidence: Evidence) -> Decision:

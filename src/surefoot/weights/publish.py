@@ -6,6 +6,7 @@ import torch
 
 from surefoot.engines.inprocess.engine import InProcessEngine
 from surefoot.nn.model import CausalLM
+from surefoot.types.protocols import Engine
 from surefoot.weights.plan import gathered, manifest
 
 
@@ -27,7 +28,7 @@ class SharedWeights:
 class CopiedWeights:
     """Several ranks: each sampler's whole copy is refreshed and proved tensor by tensor."""
 
-    def __init__(self, policy: CausalLM, engine: InProcessEngine, dtype: torch.dtype) -> None:
+    def __init__(self, policy: CausalLM, engine: Engine, dtype: torch.dtype) -> None:
         self.policy, self.engine, self.dtype = policy, engine, dtype
 
     def publish(self, version: int) -> None:

@@ -38,21 +38,28 @@ def check_command(
 
 
 def _task_problems(config: "RunConfig") -> list[str]:
-    """What is wrong with rewards and data, as a run would say it before it loads a model."""
+    """What is wrong with rewards and data, as a run would say it before it loads a model.
+
+    A section that contradicts itself was told so already: it is not asked again in other words.
+    """
+    from surefoot.config.check import cross_field_problems
     from surefoot.data.source import load_prompts
     from surefoot.envs.rubric import Rubric
     from surefoot.types.errors import UsageError
 
+    told = {problem.keys[0][0] for problem in cross_field_problems(config)}
     problems, prompts = [], []
-    for section in (config.data, *config.eval.sets):
+    for name, sections in (("data", [config.data]), ("eval", config.eval.sets)):
+        for section in sections if name not in told else ():
+            try:
+                prompts += load_prompts(section)
+            except UsageError as error:
+                problems.append(str(error))
+    if "env" not in told:
         try:
-            prompts += load_prompts(section)
+            Rubric.from_config(config.env.rewards, timeout=config.env.timeout).check(prompts)
         except UsageError as error:
             problems.append(str(error))
-    try:
-        Rubric.from_config(config.env.rewards, timeout=config.env.timeout).check(prompts)
-    except UsageError as error:
-        problems.append(str(error))
     return problems
 
 
