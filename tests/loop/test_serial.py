@@ -173,6 +173,8 @@ def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path, capsys: pytest.Ca
         (2, "skipped", "empty_batch"),
         (3, "halted", "skip_budget_exhausted"),
     ]
+    lines = read_metrics(folder / "metrics.jsonl")
+    assert [line["groups/no_valid"] for line in lines] == [2.0] * 3
     assert "8 dropped: reward: test_serial.failing_reward raised ValueError: no grade" in capsys.readouterr().err
     with LedgerView.read(folder / "ledger.sqlite") as ledger:
         balance = ledger.balance()
@@ -186,6 +188,8 @@ def test_a_solved_task_does_not_end_a_run(config: Path, tmp_path: Path) -> None:
     reward = 'env.rewards.0.function="test_serial.constant_reward"'
     start(config, tmp_path / "run", reward, "train.max_consecutive_skips=1", "train.epochs=2")
     assert {row[0] for row in query(tmp_path / "run", "SELECT reason FROM steps")} == {"zero_signal"}
+    reported = [line["groups/zero_variance"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")]
+    assert reported == [2.0] * 6  # both groups of each step
     assert query(tmp_path / "run", "SELECT count(DISTINCT step) FROM steps") == [(6,)]
 
 

@@ -184,6 +184,7 @@ def step_metrics(outcome: StepOutcome, figures: RolloutFigures) -> dict[str, flo
         "rollout/truncated": figures.truncated,
         "rollout/tokens": float(figures.tokens),
         "rollout/invalid": float(figures.invalid),
+        **{f"groups/{why}": float(count) for why, count in outcome.advantages.degenerate.items()},
         "train/applied": float(sum(update.settled.verdict == "applied" for update in outcome.updates)),
         "train/attempts": float(attempts),
         "train/loss": last.loss,

@@ -1,17 +1,26 @@
 """From a step's rewards to the advantage of each rollout."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from surefoot.algos import group_advantages
+from surefoot.algos.advantage import degenerate_groups
 from surefoot.config.schema import AlgoConfig
 from surefoot.data.samples import group_rewards
 from surefoot.loop.seeds import derive_seed
 from surefoot.types.rollout import Group
 
-Advantages = dict[tuple[int, int], float]  # (group, index of the rollout in it) -> advantage; 0 for an invalid one
+
+@dataclass(frozen=True, slots=True)
+class Advantages:
+    """`by_rollout`: (group, index of the rollout in it) -> advantage, 0 for an invalid one. `degenerate`: how many
+    groups teach nothing, by why."""
+
+    by_rollout: dict[tuple[int, int], float]
+    degenerate: dict[str, int]
 
 
 class AdvantageEstimator:
@@ -25,11 +34,9 @@ class AdvantageEstimator:
         if self.shuffle_seed is not None:
             random = np.random.default_rng(derive_seed(self.shuffle_seed, step))
             rewards_N[valid_N] = random.permutation(rewards_N[valid_N])
+        rewards, group_ids, valid = (torch.from_numpy(array) for array in (rewards_N, group_ids_N, valid_N))
         values_N = group_advantages(
-            torch.from_numpy(rewards_N),
-            torch.from_numpy(group_ids_N),
-            estimator=self.config.estimator,
-            valid=torch.from_numpy(valid_N),
-            std_eps=self.config.std_eps,
+            rewards, group_ids, estimator=self.config.estimator, valid=valid, std_eps=self.config.std_eps
         )
-        return dict(zip(keys, values_N.tolist(), strict=True))
+        by_rollout = dict(zip(keys, values_N.tolist(), strict=True))
+        return Advantages(by_rollout, degenerate_groups(rewards, group_ids, valid))

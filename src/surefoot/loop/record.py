@@ -49,7 +49,7 @@ class Recorder:
             return
         figures = rollout_figures(outcome.collected.groups, full_marks)
         if self.config.save_rollouts:
-            write_rollouts(self.run.rollouts(outcome.step), outcome.collected.groups, outcome.advantages)
+            write_rollouts(self.run.rollouts(outcome.step), outcome.collected.groups, outcome.advantages.by_rollout)
         samples = sample_rows(outcome)
         self.ledger.commit_step(step_rows(outcome, figures), prompt_fates(outcome, samples), samples)
         self._append(outcome.step, step_metrics(outcome, figures))

@@ -28,7 +28,7 @@ async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], 
         with spans.measure("rollout"), parts.console.progress("rollouts", len(parts.collector.mine(draws))) as bar:
             collected = await parts.collector.collect(draws, bar.advance)
         advantages = parts.advantages(collected.groups, step)
-        samples = samples_from_groups(collected.groups, advantages)
+        samples = samples_from_groups(collected.groups, advantages.by_rollout)
         with spans.measure("train"):
             updates = parts.worker.train(samples, step=step, version=position.version)
         outcome = StepOutcome(step, tuple(draws), collected, advantages, tuple(samples), tuple(updates), spans)
