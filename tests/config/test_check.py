@@ -66,7 +66,7 @@ def test_sound(sections: dict[str, Any]) -> None:
         ({"env": {"rewards": [{"function": "a..b"}]}}, 'env.rewards.0.function: "a..b" is not'),
         ({"env": {"rewards": [{"name": "a", "weight": float("nan")}]}}, "env.rewards.0.weight: nan is not a finite"),
         ({"env": {"rewards": [{"name": "a", "weight": 0.0}]}}, "env.rewards.0.weight: every weight is 0"),
-        ({"env": {"rewards": [{"name": "a"}, {"name": "a"}]}}, 'env.rewards: "a" is given 2 times'),
+        ({"env": {"rewards": [{"name": "a"}, {"name": "a"}]}}, 'env.rewards: 2 rewards are called "a"'),
         ({"rollout": {"group_size": 1}}, 'rollout.group_size: a group of 1 has nothing to be compared with: "grpo"'),
         ({"rollout": {"group_size": 1}, "algo": {"estimator": "rloo"}}, "rollout.group_size: a group of 1"),
         ({"rollout": {"group_size": 1}, "algo": {"estimator": "dr_grpo"}}, "rollout.group_size: a group of 1"),

@@ -84,7 +84,7 @@ def test_top_level_key(tmp_path: Path) -> None:
 
 def test_nothing_near_lists_what_is_valid(tmp_path: Path) -> None:
     (said,) = problems(tmp_path, f"{GOOD}[checkpoint]\nzzzz = 1\n")
-    assert said == "run.toml:13: checkpoint.zzzz is not a key; [checkpoint] has every, keep_last"
+    assert said == "run.toml:13: checkpoint.zzzz is not a key; [checkpoint] has every, keep_last, keep_every"
 
 
 @pytest.mark.parametrize(
@@ -286,17 +286,23 @@ def leaves() -> list[Key]:
     return [key for key in all_keys().values() if key.table is None]
 
 
+def headers_of(section: str) -> list[str]:
+    """The lines that open a section; a list of tables opens its outer list first."""
+    parts = section.split(".") if section else []
+    names = [".".join(parts[: end + 1]) for end in range(len(parts))]
+    lists = [f"[[{name}]]" for name in names if all_keys()[name].is_list]
+    return lists or [f"[{section}]" if section else ""]
+
+
 @pytest.mark.parametrize("key", all_keys().values(), ids=lambda key: key.name)
 def test_a_dropped_letter_is_refused_wherever_it_falls(tmp_path: Path, key: Key) -> None:
     valid = {k.leaf for k in all_keys().values() if k.section == key.section}
     misspelt = {key.leaf[:i] + key.leaf[i + 1 :] for i in range(len(key.leaf))} - valid - {""}
     assert misspelt
-    header = {"": "", "env.rewards": "[[env.rewards]]", "eval.sets": "[[eval.sets]]"}.get(
-        key.section, f"[{key.section}]"
-    )
-    path = write(tmp_path, "\n".join([header, *(f"{name} = 1" for name in misspelt)]))
+    headers = headers_of(key.section)
+    path = write(tmp_path, "\n".join([*headers, *(f"{name} = 1" for name in misspelt)]))
     found = resolve_config(path).problems
-    for number, name in enumerate(misspelt, start=2):
+    for number, name in enumerate(misspelt, start=len(headers) + 1):
         assert any(f"run.toml:{number}: " in line and f"{name} is not a key" in line for line in found), name
 
 

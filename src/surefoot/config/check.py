@@ -1,12 +1,15 @@
 """Problems that no single key has: values that contradict one another, or that leave a run without meaning."""
 
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from surefoot.config.keys import Path, dotted
-from surefoot.config.schema import DataConfig, RunConfig
+from surefoot.config.schema import DataConfig, RewardConfig, RunConfig
+
+SLICE = re.compile(r"-?\d*:-?\d*(:[1-9]\d*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +63,40 @@ def _run_name(config: RunConfig) -> Iterator[Problem]:
 
 
 def _data(config: RunConfig) -> Iterator[Problem]:
-    yield from _prompts("data", config.data)
+    mix = config.data.mix
+    if not mix:
+        yield from _prompts("data", config.data)
+    elif config.data.path or config.data.task:
+        yield _problem(
+            "[[data.mix]] names the sources; [data] cannot name one beside them",
+            "data.path" if config.data.path else "data.task",
+            "data.mix",
+        )
+    for index, source in enumerate(mix):
+        yield from _prompts(f"data.mix.{index}", source)
+    weighted = [source.weight > 0 for source in mix]
+    if any(weighted) and not all(weighted):
+        yield _problem("some sources have a weight and this one has none", f"data.mix.{weighted.index(False)}.weight")
     for index, data in enumerate(config.eval.sets):
         yield from _prompts(f"eval.sets.{index}", data)
 
 
 def _prompts(where: str, data: DataConfig) -> Iterator[Problem]:
-    if data.source == "jsonl":
-        if not data.path:
-            yield _problem('source "jsonl" needs a file', f"{where}.path", f"{where}.source")
-        if not data.input_key:
-            yield _problem('source "jsonl" needs the key that holds the prompt', f"{where}.input_key")
-    else:
+    if data.source == "reasoning_gym":
         if not data.task:
             yield _problem('source "reasoning_gym" needs a task', f"{where}.task", f"{where}.source")
         if data.size == 0:
             yield _problem(
                 'source "reasoning_gym" needs the number of rows to generate', f"{where}.size", f"{where}.source"
             )
+    else:
+        if not data.path:
+            what = "a folder" if data.source == "datasets" else "a file"
+            yield _problem(f'source "{data.source}" needs {what}', f"{where}.path", f"{where}.source")
+        if not data.input_key:
+            yield _problem(f'source "{data.source}" needs the key that holds the prompt', f"{where}.input_key")
+    if data.rows and not SLICE.fullmatch(data.rows):
+        yield _problem(f'"{data.rows}" is not a slice like ":1000", "1000:" or "::2"', f"{where}.rows")
     if "{prompt}" not in data.template:
         yield _problem("without {prompt} every row would be the same prompt", f"{where}.template")
 
@@ -86,8 +105,14 @@ def _rewards(config: RunConfig) -> Iterator[Problem]:
     rewards = config.env.rewards
     if not rewards:
         yield _problem("no reward: add [[env.rewards]] with a name or a function", "env.rewards")
+    yield from _rubric("env.rewards", rewards)
+    for index, data in enumerate(config.eval.sets):
+        yield from _rubric(f"eval.sets.{index}.rewards", data.rewards)
+
+
+def _rubric(section: str, rewards: Sequence[RewardConfig]) -> Iterator[Problem]:
     for index, reward in enumerate(rewards):
-        where = f"env.rewards.{index}"
+        where = f"{section}.{index}"
         if bool(reward.name) == bool(reward.function):
             given = "both name and function are" if reward.name else "neither name nor function is"
             yield _problem(f"{given} given; a reward has exactly one", f"{where}.name", f"{where}.function")
@@ -95,11 +120,13 @@ def _rewards(config: RunConfig) -> Iterator[Problem]:
             yield _problem(f'"{reward.function}" is not package.module.function', f"{where}.function")
         if not math.isfinite(reward.weight):
             yield _problem(f"{reward.weight} is not a finite number", f"{where}.weight")
+        if not math.isfinite(reward.timeout):
+            yield _problem("every wait has an end; it must be finite", f"{where}.timeout")
     if rewards and all(reward.weight == 0 for reward in rewards):
-        yield _problem("every weight is 0, so every reward would be", "env.rewards.0.weight")
-    for name, count in Counter(reward.name or reward.function for reward in rewards).items():
+        yield _problem("every weight is 0, so every reward would be", f"{section}.0.weight")
+    for name, count in Counter(reward.part or reward.name or reward.function for reward in rewards).items():
         if name and count > 1:
-            yield _problem(f'"{name}" is given {count} times; its part of the reward would be ambiguous', "env.rewards")
+            yield _problem(f'{count} rewards are called "{name}"; tell them apart by `part`', section)
 
 
 def _dotted_parts(function: str) -> list[str]:
@@ -179,11 +206,32 @@ def _optimizer(config: RunConfig) -> Iterator[Problem]:
 
 def _evaluation(config: RunConfig) -> Iterator[Problem]:
     for index, data in enumerate(config.eval.sets):
+        where = f"eval.sets.{index}"
         if not data.name:
-            yield _problem("names the metric eval/<name>/accuracy and cannot be empty", f"eval.sets.{index}.name")
+            yield _problem("names the metric eval/<name>/accuracy and cannot be empty", f"{where}.name")
+        elif "/" in data.name or data.name.startswith("."):
+            yield _problem(f'"{data.name}" cannot name a file of rollouts', f"{where}.name")
+        if "" in data.stop:
+            yield _problem("an empty stop string would end every rollout at once", f"{where}.stop")
     for name, count in Counter(data.name for data in config.eval.sets).items():
         if name and count > 1:
             yield _problem(f'{count} sets are named "{name}"; their metrics would be one', "eval.sets")
+
+
+def _debug(config: RunConfig) -> Iterator[Problem]:
+    debug = config.debug
+    if debug.mode == "train_only" and not debug.rollouts:
+        yield _problem('mode "train_only" needs the rollouts of a run', "debug.rollouts", "debug.mode")
+    if debug.mode == "fake_data" and not debug.lengths:
+        yield _problem('mode "fake_data" needs [[debug.lengths]]', "debug.lengths", "debug.mode")
+    for index, lengths in enumerate(debug.lengths):
+        tokens = lengths.prompt + lengths.completion
+        if tokens > config.train.max_tokens:
+            yield _problem(
+                f"{tokens} tokens do not fit a micro-batch of {config.train.max_tokens}",
+                f"debug.lengths.{index}",
+                "train.max_tokens",
+            )
 
 
 RULES: tuple[Callable[[RunConfig], Iterator[Problem]], ...] = (
@@ -197,4 +245,5 @@ RULES: tuple[Callable[[RunConfig], Iterator[Problem]], ...] = (
     _scaler,
     _optimizer,
     _evaluation,
+    _debug,
 )

@@ -1,7 +1,7 @@
 """Keys that do nothing in the mode chosen by others: set by the user, they deserve a warning."""
 
 from surefoot.config.keys import dotted
-from surefoot.config.schema import DataConfig, RunConfig, Section
+from surefoot.config.schema import DataConfig, LengthsConfig, RunConfig, Section, TrainDataConfig
 
 SCALER_KEYS = ("growth_factor", "backoff_factor", "growth_interval", "hysteresis", "min_scale", "max_scale")
 
@@ -26,7 +26,7 @@ def given_keys(config: RunConfig) -> set[str]:
 
 def no_effect(config: RunConfig) -> dict[str, str]:
     """Key -> why it does nothing here. Keys of list items carry their index."""
-    why = _data_effects("data", config.data)
+    why = _train_data_effects(config.data)
     for index, data in enumerate(config.eval.sets):
         why |= _data_effects(f"eval.sets.{index}", data)
     return why | _algorithm_effects(config) | _precision_effects(config) | _other_effects(config)
@@ -46,12 +46,24 @@ def _given(section: Section, prefix: tuple[str | int, ...]) -> set[tuple[str | i
     return found
 
 
+FILE_KEYS = ("path", "rows", "input_key", "label_key", "metadata_key", "id_key", "bad_rows")
+GYM_KEYS = ("task", "size", "seed", "params")
+
+
 def _data_effects(where: str, data: DataConfig) -> dict[str, str]:
-    unused = {
-        "jsonl": ("task", "seed", "params"),
-        "reasoning_gym": ("path", "input_key", "label_key", "metadata_key"),
-    }[data.source]
+    unused = (*FILE_KEYS, "split") if data.source == "reasoning_gym" else GYM_KEYS
+    if data.source in ("jsonl", "parquet"):
+        unused = (*unused, "split")
     return {f"{where}.{name}": f'{where}.source is "{data.source}"' for name in unused}
+
+
+def _train_data_effects(data: TrainDataConfig) -> dict[str, str]:
+    if not data.mix:
+        return _data_effects("data", data)
+    why: dict[str, str] = {}
+    for index, source in enumerate(data.mix):
+        why |= _data_effects(f"data.mix.{index}", source)
+    return why | {f"data.{name}": "each [[data.mix]] has its own" for name in DataConfig.model_fields}
 
 
 def _algorithm_effects(config: RunConfig) -> dict[str, str]:
@@ -95,4 +107,16 @@ def _other_effects(config: RunConfig) -> dict[str, str]:
         why |= dict.fromkeys(("eval.every", "eval.before", "eval.after"), "there is no [[eval.sets]]")
     if config.observe.run_dir:
         why["loop.name"] = "observe.run_dir names the folder"
+    if "wandb" not in config.observe.trackers:
+        why |= dict.fromkeys(("observe.wandb_project", "observe.wandb_mode"), '"wandb" is not among observe.trackers')
+    return why | _debug_effects(config)
+
+
+def _debug_effects(config: RunConfig) -> dict[str, str]:
+    debug, why = config.debug, dict[str, str]()
+    unused = f'debug.mode is "{debug.mode}"'
+    if debug.mode != "train_only":
+        why["debug.rollouts"] = unused
+    if debug.mode != "fake_data":
+        why |= {f"debug.lengths.{i}.{n}": unused for i in range(len(debug.lengths)) for n in LengthsConfig.model_fields}
     return why

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from surefoot.config.check import Problem, cross_field_problems
 from surefoot.config.explain import explain_error
@@ -18,7 +19,7 @@ from surefoot.config.suggest import nearest_key
 from surefoot.types.errors import ConfigError
 
 OVERRIDE_RANK, NOWHERE_RANK = 2**31, 2**30  # problems are told in the order of the file, then overrides
-STAND_IN = "?"  # for a required text that is missing or of the wrong type, while the rest is checked
+STAND_INS = ("?", 1)  # for a required value that is missing or wrong, while the rest is checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +156,23 @@ def _set_aside(tree: dict[str, Any], path: Path) -> None:
     if key is None or not key.field.is_required():
         del node[last]
     elif key.table is None:
-        node[last] = STAND_IN
+        node[last] = _stand_in(key.field)
     else:
-        node[last] = {name: STAND_IN for name, field in key.table.model_fields.items() if field.is_required()}
+        node[last] = {name: _stand_in(field) for name, field in key.table.model_fields.items() if field.is_required()}
+
+
+def _stand_in(field: FieldInfo) -> Any:
+    """A value that the schema takes: with one it refuses, the checking would never end."""
+    return next(value for value in STAND_INS if _takes(field, value))
+
+
+def _takes(field: FieldInfo, value: Any) -> bool:
+    adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation(), config=ConfigDict(strict=True))
+    try:
+        adapter.validate_python(value)
+    except ValidationError:
+        return False
+    return True
 
 
 def _is_echo(problem: Problem, set_aside: set[str]) -> bool:

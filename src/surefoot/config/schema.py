@@ -33,35 +33,49 @@ class ReferenceConfig(Section):
 
 
 class DataConfig(Section):
-    source: Literal["jsonl", "reasoning_gym"] = "jsonl"
-    path: str = ""  # jsonl: the file
-    input_key: str = "prompt"  # jsonl: text, or a list of {role, content}
-    label_key: str = "label"  # jsonl: the right answer, handed to the reward as it is; "" = none
-    metadata_key: str = ""  # jsonl: an object handed to the reward; "" = none
+    source: Literal["jsonl", "parquet", "datasets", "reasoning_gym"] = "jsonl"
+    path: str = ""  # jsonl, parquet: the file; datasets: a Hugging Face data set's folder
+    split: str = ""  # datasets: the split, e.g. "train"; "" = the only one
+    rows: str = ""  # of the file, as Python slices: ":1000", "1000:", "::2"; "" = all
+    input_key: str = "prompt"  # text, or a list of {role, content}; "a.b" reaches into an object
+    label_key: str = "label"  # the right answer, handed to the reward as it is; "" = none
+    metadata_key: str = ""  # an object handed to the reward; "" = none
+    id_key: str = "id"  # names a row in ledger and rollouts; a row without it is <file>:<line>. "" = all are
+    bad_rows: Literal["refuse", "skip"] = "refuse"  # skip: bad rows are counted and reported, the rest is used
     task: str = ""  # reasoning_gym: the generator's name, e.g. "products"
-    size: Natural = 0  # reasoning_gym: rows to generate; jsonl: use the first n rows, 0 = all
+    size: Natural = 0  # reasoning_gym: rows to generate
     seed: Natural = 0  # reasoning_gym: of the generator
     params: dict[str, Any] = {}  # reasoning_gym: the generator's own options, e.g. {min_digits = 1}
     system: str = ""  # a system message put before every prompt
     template: str = "{prompt}"  # wraps the row's text, e.g. "{prompt}\nAnswer with a number."
 
 
+class MixConfig(DataConfig):
+    """One of several sources; each is complete in itself, nothing is taken over from [data]."""
+
+    weight: NaturalFloat = 0.0  # its share of the draws beside the others'; 0 for all = as many as they have rows
+
+
 class TrainDataConfig(DataConfig):
+    mix: list[MixConfig] = []  # several sources instead of the one above
     chat_template: bool = False  # apply the tokenizer's chat template; off: the bare text is encoded
     shuffle: bool = True  # a new seeded order every epoch
-    epochs: Natural = 0  # stop when the data were drawn this often; 0 = as `loop.steps` says
+    epochs: Natural = 0  # stop when every row was drawn this often; 0 = as `loop.steps` says
 
 
 class RewardConfig(Section):
-    name: str = ""  # a built-in: "exact_match", "reasoning_gym"
+    name: str = ""  # a built-in: "exact_match", "math", "reasoning_gym", ... (docs/rewards.md)
     function: str = ""  # or a user's: "package.module.function"
+    part: str = ""  # what it is called in metrics and rollouts; "" = its name or function
     weight: float = 1.0
-    params: dict[str, Any] = {}  # bound to the built-in's keyword arguments
+    params: dict[str, Any] = {}  # handed to it as keyword arguments
+    timeout: NaturalFloat = 0.0  # seconds one call may take; 0 = env.timeout
 
 
 class EnvConfig(Section):
     rewards: list[RewardConfig] = []  # the reward is the weighted sum of these
-    timeout: PositiveFloat = 60.0  # seconds an async reward may take; one that is not async has no limit yet
+    timeout: PositiveFloat = 30.0  # seconds a reward may take for one answer
+    workers: Natural = 0  # processes that compute rewards, a rank; 0 = cores, at least 4
 
 
 class RolloutConfig(Section):
@@ -139,12 +153,17 @@ class LoopConfig(Section):
 class CheckpointConfig(Section):
     every: Natural = 0  # steps; 0 = at the end only
     keep_last: Positive = 2
+    keep_every: Natural = 0  # steps; checkpoints at their multiples are kept for good. 0 = none are
 
 
 class EvalSetConfig(DataConfig):
-    name: str  # of the metric: eval/<name>/accuracy
-    samples: Positive = 1  # rollouts a prompt
+    name: str  # of the metrics: eval/<name>/accuracy
+    samples: Positive = 1  # rollouts a prompt; pass@k is reported for k up to this
     temperature: NaturalFloat = 1.0  # 0 = greedy
+    max_new_tokens: Natural = 0  # 0 = rollout.max_new_tokens
+    max_prompt_tokens: Natural = 0  # 0 = rollout.max_prompt_tokens
+    stop: list[str] = []  # [] = rollout.stop
+    rewards: list[RewardConfig] = []  # [] = env.rewards
 
 
 class EvalConfig(Section):
@@ -158,9 +177,21 @@ class ObserveConfig(Section):
     run_dir: str = ""  # "" = runs/<loop.name>-<time>
     save_rollouts: bool = True
     show_samples: Natural = 1  # rollouts printed a step
+    trackers: list[Literal["tensorboard", "wandb"]] = []  # metrics go there too; a tracker that fails stops nothing
+    wandb_project: str = "surefoot"
+    wandb_mode: Literal["online", "offline"] = "online"  # offline: kept in the run's logs/, for `wandb sync`
+
+
+class LengthsConfig(Section):
+    prompt: Positive  # tokens
+    completion: Positive  # tokens
+    weight: PositiveFloat = 1.0  # how often, beside the others
 
 
 class DebugConfig(Section):
+    mode: Literal["off", "rollout_only", "train_only", "fake_data"] = "off"
+    rollouts: str = ""  # train_only: a run's rollouts/ folder; its steps are trained on again
+    lengths: list[LengthsConfig] = []  # fake_data: rollouts of random tokens in this mix of lengths
     shuffle_rewards: bool = False  # a control: rewards trade places within the batch, so nothing should be learnt
 
 
