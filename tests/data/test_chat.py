@@ -170,3 +170,29 @@ def test_codec_by_hand(save_tokenizer: Save) -> None:
     tokenizer = load_codec(save_tokenizer(), chat_template=False).tokenizer
     codec = ChatCodec(tokenizer, chat_template=True, eos_ids=frozenset({9}))
     assert codec.eos_ids == {9}
+
+
+def turns(content: str, opening: str = "[A]") -> str:
+    """A template of the toy tokenizer that writes each message's content as `content` says."""
+    names = "{{ {'user': '[U]', 'assistant': '[A]', 'system': '[S]'}[m.role] }}"
+    return f"{{% for m in messages %}}{names}{content}{{% endfor %}}{opening}"
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (turns("{{ m.content }}"), ""),
+        (turns("{{ m.content.split('</think>')[-1] }}"), "the thinking in an earlier answer"),
+        (turns("{{ m.content | trim }}"), "the white space around an earlier answer"),
+        (turns("{{ m.content }}", opening="[A]ab"), "an earlier turn"),  # opens an answer otherwise than it closes one
+        (turns("{{ m.content if loop.last else '' }}"), "an earlier turn"),
+        (turns("{{ raise_exception('once') if m.role == 'assistant' else m.content }}"), "refuses messages of roles"),
+    ],
+)
+def test_the_prefix_property(save_tokenizer: Save, template: str, said: str) -> None:
+    problem = load_codec(save_tokenizer(template=template), chat_template=True).prefix_problem()
+    assert said in problem and bool(said) == bool(problem)
+
+
+def test_without_a_template_there_is_no_second_turn(save_tokenizer: Save) -> None:
+    assert load_codec(save_tokenizer(), chat_template=False).prefix_problem() == ""

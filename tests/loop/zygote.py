@@ -27,6 +27,10 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def on_call(owner: Any, name: str, number: int, then: Callable[[], None]) -> None:
     """Before the number-th call of owner.name, `then`."""
     original, calls = getattr(owner, name), [0]
@@ -78,6 +82,13 @@ def arm(point: str, number: int) -> None:
         from surefoot.observe.metrics import MetricsLog
 
         on_call(MetricsLog, "append", number, die)
+    elif point == "term_sampling":
+        on_call(InProcessEngine, "_step", number, terminate)
+    elif point == "term_training":
+        on_call(Trainer, "attempt", number, terminate)
+    elif point == "term_twice":
+        on_call(InProcessEngine, "_step", number, terminate)
+        on_call(os, "rename", 1, terminate)  # in the middle of the checkpoint that the first asked for
     else:
         raise ValueError(point)
 

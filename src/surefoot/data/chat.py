@@ -10,6 +10,11 @@ import numpy as np
 from surefoot.types.errors import ConfigError, DataError, ModelError
 from surefoot.types.rollout import IntArray, Message
 
+ANSWERS = {  # what templates are known to change in answers of earlier turns
+    "e f": "an earlier turn",
+    "<think>g h</think>e f": "the thinking in an earlier answer",
+    " e f\n": "the white space around an earlier answer",
+}
 EOS_FILES = ("generation_config.json", "config.json")
 
 
@@ -51,6 +56,24 @@ class ChatCodec:
         if special:
             raise ConfigError(f"rollout.stop: {special[0]!r} is a special token of the tokenizer, not text")
 
+    def prefix_problem(self) -> str:
+        """How the template breaks the prefix property, "" where it keeps it.
+
+        The property: a conversation's next prompt begins with the prompt before and its answer, letter for letter.
+        Without it the turns of an episode train as samples of their own, each with the context it was sampled in.
+        """
+        if not self.chat_template:
+            return ""
+        question, follow_up = Message("user", "a b"), Message("user", "c d")
+        try:
+            for text, what in ANSWERS.items():
+                rendered = self._render([question, Message("assistant", text), follow_up])
+                if not rendered.startswith(self._render([question]) + text):
+                    return f"the chat template rewrites {what}: with several turns each trains as a sample of its own"
+        except DataError as error:
+            return str(error)
+        return ""
+
     def decode(self, token_ids: Sequence[int] | np.ndarray) -> str:
         """Text of sampled ids without special tokens; for rewards and people, never to be encoded again."""
         ids = [int(token_id) for token_id in token_ids]
@@ -58,15 +81,17 @@ class ChatCodec:
         return str(text)
 
     def _encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        return list(self.tokenizer(self._render(messages), add_special_tokens=False).input_ids)
+
+    def _render(self, messages: Sequence[Message]) -> str:
         from jinja2 import TemplateError
 
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            text = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+            return str(self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False))
         except TemplateError as error:
             roles = ", ".join(message.role for message in messages)
             raise DataError(f"the chat template refuses messages of roles {roles}: {error}") from error
-        return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     def _encode_text(self, messages: Sequence[Message]) -> list[int]:
         if len(messages) > 1 or messages[0].role != "user":

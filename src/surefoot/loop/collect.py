@@ -1,16 +1,19 @@
 """Draws in, scored groups out: every rank samples its share, then all ranks hold all groups."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from surefoot.envs.episode import run_group
 from surefoot.envs.rubric import Rubric
 from surefoot.loop.seeds import derive_seed
+from surefoot.loop.stop import RunStopped, Stop
 from surefoot.train.shard import World
 from surefoot.types.errors import DataError
 from surefoot.types.protocols import Codec, Generate
-from surefoot.types.rollout import Draw, Group, IntArray, Sampling
+from surefoot.types.rollout import Draw, Group, IntArray, Prompt, Sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,6 +30,7 @@ class Collector:
     generate: Generate
     rubric: Rubric
     world: World
+    stop: Stop
     sampling: Sampling
     group_size: int
     max_prompt_tokens: int
@@ -37,9 +41,22 @@ class Collector:
         return draws[self.world.rank :: self.world.size]
 
     async def collect(self, draws: Sequence[Draw], on_group: Callable[[], None]) -> Collected:
-        """Sample and score `group_size` rollouts of each draw; `on_group` is called as each of this rank's ends."""
-        prompts, dropped = self._encode(self.mine(draws))
+        """Sample and score `group_size` rollouts of each draw; `on_group` is called as each of this rank's ends.
 
+        Raises `RunStopped` on every rank where any was asked to stop; what it had sampled is then given up.
+        """
+        prompts, dropped = self._encode(self.mine(draws))
+        own = await self.stop.unless(self._sample(self.mine(draws), prompts, on_group))
+        shares = self.world.gather((own or [], dropped, self.stop.reason))
+        stopped = next((reason for _, _, reason in shares if reason), "")
+        if stopped:
+            raise RunStopped(stopped)
+        groups = sorted((group for share, _, _ in shares for group in share), key=lambda group: group.id)
+        return Collected(tuple(groups), {n: why for _, part, _ in shares for n, why in part.items()})
+
+    async def _sample(
+        self, draws: Sequence[Draw], prompts: Mapping[int, IntArray], on_group: Callable[[], None]
+    ) -> list[Group]:
         async def sample(draw: Draw) -> Group:
             group = await run_group(
                 draw,
@@ -53,24 +70,27 @@ class Collector:
             on_group()
             return group
 
-        own = await asyncio.gather(*(sample(draw) for draw in self.mine(draws) if draw.number in prompts))
-        shares = self.world.gather((own, dropped))
-        groups = sorted((group for share, _ in shares for group in share), key=lambda group: group.id)
-        return Collected(tuple(groups), {n: why for _, part in shares for n, why in part.items()})
+        return await asyncio.gather(*(sample(draw) for draw in draws if draw.number in prompts))
 
     def _encode(self, draws: Sequence[Draw]) -> tuple[dict[int, IntArray], dict[int, str]]:
         """(token ids of each draw's prompt, the reasons of those that cannot be sampled)."""
         prompts, dropped = {}, {}
         for draw in draws:
-            try:
-                ids = self.codec.encode(draw.prompt.messages)
-            except DataError as error:
-                dropped[draw.number] = f"prompt: {error}"
-                continue
-            if len(ids) == 0:
-                dropped[draw.number] = "prompt_empty: it encodes to no token"
-            elif len(ids) <= self.max_prompt_tokens:
-                prompts[draw.number] = ids
+            ids, problem = self.encode(draw.prompt)
+            if problem:
+                dropped[draw.number] = problem
             else:
-                dropped[draw.number] = f"prompt_too_long: {len(ids)} > {self.max_prompt_tokens} tokens"
+                prompts[draw.number] = ids
         return prompts, dropped
+
+    def encode(self, prompt: Prompt) -> tuple[IntArray, str]:
+        """(token ids [L], why the prompt cannot be sampled from, "" where it can)."""
+        try:
+            ids = self.codec.encode(prompt.messages)
+        except DataError as error:
+            return np.zeros(0, np.int32), f"prompt: {error}"
+        if len(ids) == 0:
+            return ids, "prompt_empty: it encodes to no token"
+        if len(ids) > self.max_prompt_tokens:
+            return ids, f"prompt_too_long: {len(ids)} > {self.max_prompt_tokens} tokens"
+        return ids, ""

@@ -1,42 +1,57 @@
 """Builds what a serial run is made of, from its configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from surefoot.config.schema import RunConfig
 from surefoot.data.chat import ChatCodec, load_codec
-from surefoot.data.source import load_prompts
-from surefoot.data.stream import PromptStream
 from surefoot.engines.inprocess.engine import InProcessEngine
 from surefoot.envs.rubric import Rubric
 from surefoot.loop.advantages import AdvantageEstimator
-from surefoot.loop.collect import Collector
+from surefoot.loop.collect import Collected, Collector
 from surefoot.loop.evaluate import EvalSet, build_eval_set
+from surefoot.loop.fake import FakeRollouts
 from surefoot.loop.position import Position
+from surefoot.loop.rollout_only import RolloutOnly
+from surefoot.loop.saved import SavedRollouts
 from surefoot.loop.seeds import derive_seed
+from surefoot.loop.stop import Stop
+from surefoot.loop.task import Note, Source, Task, build_task, refuse_thin_data
 from surefoot.loop.worker import Worker
-from surefoot.nn.model import load_model
+from surefoot.nn.model import CausalLM, load_model
 from surefoot.observe.console import Console
 from surefoot.train.roles import Roles, load_frozen, load_policy
 from surefoot.train.shard import DTYPES, World
 from surefoot.train.step import Trainer, TrainerConfig
 from surefoot.types.errors import ConfigError
-from surefoot.types.rollout import Prompt, Sampling
+from surefoot.types.rollout import Draw, Sampling
 from surefoot.weights.publish import CopiedWeights, Publisher, SharedWeights
+
+
+class Collects(Protocol):
+    """Turns draws into scored groups."""
+
+    def mine(self, draws: Sequence[Draw]) -> Sequence[Draw]: ...
+
+    async def collect(self, draws: Sequence[Draw], on_group: Callable[[], None]) -> Collected: ...
 
 
 @dataclass(slots=True, eq=False)
 class Parts:
     config: RunConfig
     world: World
-    stream: PromptStream
-    collector: Collector
+    stop: Stop
+    stream: Source
+    collector: Collects
+    full_marks: float  # the reward that counts as a right answer
     advantages: AdvantageEstimator
     trainer: Trainer
     worker: Worker
     publisher: Publisher
     eval_sets: tuple[EvalSet, ...]
     console: Console
+    notes: tuple[Note, ...]  # what the user should know before the first step
     position: Position
 
     @property
@@ -50,50 +65,98 @@ class Parts:
 
 def build_parts(config: RunConfig, world: World, console: Console) -> Parts:
     """Data and rewards first: a mistake in them must not wait for a model to load."""
-    rubric = Rubric.from_config(config.env.rewards, timeout=config.env.timeout)
-    prompts = load_prompts(config.data)
-    held_out = [load_prompts(eval_set) for eval_set in config.eval.sets]
-    rubric.check([prompt for part in (prompts, *held_out) for prompt in part])
-    stream = PromptStream(
-        prompts,
-        seed=derive_seed(config.loop.seed, "order"),
-        shuffle=config.data.shuffle,
-        epochs=config.data.epochs,
-    )
-    codec = load_codec(config.model.path, config.data.chat_template)
-    codec.refuse_stops(config.rollout.stop)
-    trainer = build_trainer(config, world, prompts)
-    codec.refuse_unknown_ids(trainer.roles.policy.model.vocabulary)
-    engine, publisher = build_engine(config, world, trainer, codec)
-    collector = Collector(
-        codec=codec,
-        generate=engine.generate,
-        rubric=rubric,
-        world=world,
-        sampling=Sampling(config.rollout.temperature, config.rollout.max_new_tokens, tuple(config.rollout.stop)),
-        group_size=config.rollout.group_size,
-        max_prompt_tokens=prompt_limit(config, trainer),
-        seed=derive_seed(config.loop.seed, "rollout"),
-    )
-    eval_sets = [build_eval_set(c, p, collector) for c, p in zip(config.eval.sets, held_out, strict=True)]
-    worker = Worker(trainer, config.train, config.reference.update_interval, console.progress)
+    task, stop = build_task(config), Stop()
+    codec = build_codec(config)
+    trainer = build_trainer(config, world, task.stream.total if task.stream else None)
+    model = trainer.roles.policy.model
+    codec.refuse_unknown_ids(model.vocabulary)
+    engine, publisher = build_engine(config, world, model, codec)
+    sampler = build_collector(config, world, stop, task.rubric, codec, engine, model)
+    stream, collector = build_source(config, task, sampler, engine, model)
+    worker = RolloutOnly if config.debug.mode == "rollout_only" else Worker
     shuffle_seed = derive_seed(config.loop.seed, "shuffle") if config.debug.shuffle_rewards else None
     return Parts(
         config,
         world,
+        stop,
         stream,
         collector,
+        task.rubric.full_marks,
         AdvantageEstimator(config.algo, shuffle_seed),
         trainer,
-        worker,
+        worker(trainer, config.train, config.reference.update_interval, console.progress),
         publisher,
-        tuple(eval_sets),
+        build_eval_sets(config, task, sampler, model),
         console,
+        (*task.notes, *template_notes(codec)),
         Position(),
     )
 
 
-def build_trainer(config: RunConfig, world: World, prompts: Sequence[Prompt]) -> Trainer:
+def build_codec(config: RunConfig) -> ChatCodec:
+    codec = load_codec(config.model.path, config.data.chat_template)
+    codec.refuse_stops([*config.rollout.stop, *(text for eval_set in config.eval.sets for text in eval_set.stop)])
+    return codec
+
+
+def template_notes(codec: ChatCodec) -> tuple[Note, ...]:
+    problem = codec.prefix_problem()
+    return (Note("chat_template", problem),) if problem else ()
+
+
+def build_collector(
+    config: RunConfig,
+    world: World,
+    stop: Stop,
+    rubric: Rubric,
+    codec: ChatCodec,
+    engine: InProcessEngine,
+    model: CausalLM,
+) -> Collector:
+    rollout = config.rollout
+    return Collector(
+        codec=codec,
+        generate=engine.generate,
+        rubric=rubric,
+        world=world,
+        stop=stop,
+        sampling=Sampling(rollout.temperature, rollout.max_new_tokens, tuple(rollout.stop)),
+        group_size=rollout.group_size,
+        max_prompt_tokens=prompt_limit(model, rollout.max_prompt_tokens, rollout.max_new_tokens, "rollout"),
+        seed=derive_seed(config.loop.seed, "rollout"),
+    )
+
+
+def build_source(
+    config: RunConfig, task: Task, sampler: Collector, engine: InProcessEngine, model: CausalLM
+) -> tuple[Source, Collects]:
+    """The two may be one: where nothing is sampled, the rollouts come with their prompts."""
+    if isinstance(task.stream, SavedRollouts):
+        return task.stream, task.stream
+    if task.stream is not None:
+        refuse_thin_data(task.prompts, config.rollout.prompts_per_step, lambda prompt: sampler.encode(prompt)[1])
+        return task.stream, sampler
+    fake = FakeRollouts(
+        config.debug.lengths,
+        group_size=config.rollout.group_size,
+        vocabulary=model.vocabulary,
+        version=lambda: engine.version,
+        seed=derive_seed(config.loop.seed, "fake"),
+    )
+    return fake, fake
+
+
+def build_eval_sets(config: RunConfig, task: Task, sampler: Collector, model: CausalLM) -> tuple[EvalSet, ...]:
+    sets = []
+    for eval_set, prompts, rubric in zip(config.eval.sets, task.eval_prompts, task.eval_rubrics, strict=True):
+        prompt_tokens = eval_set.max_prompt_tokens or config.rollout.max_prompt_tokens
+        new_tokens = eval_set.max_new_tokens or config.rollout.max_new_tokens
+        limit = prompt_limit(model, prompt_tokens, new_tokens, f"eval.sets {eval_set.name!r}")
+        sets.append(build_eval_set(eval_set, prompts, sampler, rubric=rubric, max_prompt_tokens=limit))
+    return tuple(sets)
+
+
+def build_trainer(config: RunConfig, world: World, total_draws: int | None) -> Trainer:
     checkpointing = config.train.gradient_checkpointing
     policy = load_policy(config.model.path, world, config.precision, checkpointing=checkpointing)
     reference = None
@@ -107,33 +170,33 @@ def build_trainer(config: RunConfig, world: World, prompts: Sequence[Prompt]) ->
         precision=config.precision,
         temperature=config.rollout.temperature,
         constant_length=config.algo.constant_length or config.rollout.max_new_tokens,
-        total_updates=total_updates(config, len(prompts)),
+        total_updates=total_updates(config, total_draws),
     )
     return Trainer(Roles(policy, reference), settings)
 
 
-def prompt_limit(config: RunConfig, trainer: Trainer) -> int:
+def prompt_limit(model: CausalLM, prompt_tokens: int, new_tokens: int, section: str) -> int:
     """As configured, or what leaves room for a completion in the model's context."""
-    positions = trainer.roles.policy.model.max_positions
-    room = config.rollout.max_prompt_tokens if positions is None else positions - config.rollout.max_new_tokens
+    positions = model.max_positions
+    room = prompt_tokens if positions is None else positions - new_tokens
     if room <= 0:
-        asked = config.rollout.max_new_tokens
-        raise ConfigError(f"rollout.max_new_tokens: {asked} leave no room for a prompt in {positions} positions")
-    return min(config.rollout.max_prompt_tokens, room)
+        raise ConfigError(
+            f"{section}: max_new_tokens = {new_tokens} leave no room for a prompt in {positions} positions"
+        )
+    return min(prompt_tokens, room)
 
 
-def total_updates(config: RunConfig, num_prompts: int) -> int:
+def total_updates(config: RunConfig, total_draws: int | None) -> int:
     """Updates of the whole run if none is skipped: where the learning-rate schedule ends."""
-    from_data = -(-config.data.epochs * num_prompts // config.rollout.prompts_per_step)
+    from_data = -(-(total_draws or 0) // config.rollout.prompts_per_step)
     limits = [steps for steps in (config.loop.steps, from_data) if steps]
     return min(limits) * config.train.updates_per_rollout * config.train.epochs
 
 
 def build_engine(
-    config: RunConfig, world: World, trainer: Trainer, codec: ChatCodec
+    config: RunConfig, world: World, policy: CausalLM, codec: ChatCodec
 ) -> tuple[InProcessEngine, Publisher]:
     """One rank: the sampler shares the trainer's parameters. More: each rank samples from a whole copy."""
-    policy = trainer.roles.policy.model
     dtype = DTYPES[config.precision.compute]
     shared = world.size == 1
     engine = InProcessEngine(

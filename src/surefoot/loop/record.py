@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from surefoot.config.dump import dump_config
 from surefoot.config.schema import ObserveConfig, RunConfig
 from surefoot.loop.account import RolloutFigures, prompt_fates, rollout_figures, sample_rows, step_metrics, step_rows
+from surefoot.loop.evaluate import Evaluation
 from surefoot.loop.outcome import StepOutcome
 from surefoot.observe.console import Console
 from surefoot.observe.durable import write_atomic
@@ -55,11 +56,16 @@ class Recorder:
         self._append(outcome.step, step_metrics(outcome, figures))
         self._show(outcome, figures)
 
-    def evaluated(self, step: int, figures: dict[str, float]) -> None:
-        self._append(step, figures)
-        for name, value in figures.items():
-            if name.endswith("/accuracy"):
-                self.console.info(f"step {step}: {name} {value:.3f}")
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        if self.run and self.config.save_rollouts:
+            write_rollouts(self.run.evaluation(step, evaluation.name), evaluation.collected.groups, {})
+        self._append(step, evaluation.metrics())
+        self.console.info(f"step {step}: {evaluation.line()}")
+
+    def note(self, kind: str, text: str) -> None:
+        """Something the user should know, on the terminal and in the ledger."""
+        self.console.warn(text)
+        self.event(kind, text)
 
     def event(self, kind: str, detail: str) -> None:
         if self.ledger:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,6 +16,7 @@ from surefoot.loop import recover
 from surefoot.loop.parts import Parts, build_parts
 from surefoot.loop.record import Recorder
 from surefoot.loop.serial import run_serial
+from surefoot.loop.stop import RunStopped
 from surefoot.observe.console import Console
 from surefoot.observe.rundir import RunDir, default_run_dir
 from surefoot.train.shard import World, join_world, leave_world
@@ -26,6 +28,7 @@ class RunResult:
     run_dir: Path
     steps: int
     metrics: dict[str, float]  # the newest value of each
+    stopped: str  # the signal that ended the run early, "" where none did
 
 
 def run(config: RunConfig, *, resume: bool = False) -> RunResult:
@@ -42,28 +45,42 @@ def run(config: RunConfig, *, resume: bool = False) -> RunResult:
             run_dir.create(resume=resume)
         recorder = Recorder(run_dir if world.leads else None, config.observe, console)
         try:
-            train(parts, recorder, run_dir, resume=resume)
+            stopped = train(parts, recorder, run_dir, resume=resume)
         except BaseException as error:
             recorder.event("ended", f"step {parts.position.step}: {type(error).__name__}: {error}")
             raise
         finally:
             recorder.close()
-        console.info(f"done: {parts.position.step} steps in {run_dir.path}")
-        return RunResult(run_dir.path, parts.position.step, recorder.last)
+        end = f"stopped by {stopped}, --resume goes on" if stopped else "done"
+        console.info(f"{end}: {parts.position.step} steps in {run_dir.path}")
+        return RunResult(run_dir.path, parts.position.step, recorder.last, stopped)
     finally:
         leave_world()
 
 
-def train(parts: Parts, recorder: Recorder, run_dir: RunDir, *, resume: bool) -> None:
+def train(parts: Parts, recorder: Recorder, run_dir: RunDir, *, resume: bool) -> str:
+    """The whole run; returns the signal that ended it early, "" where none did."""
     if resume:
         recover.resume(parts, recorder, run_dir)
     recorder.configured(parts.config)
-    first = parts.position.step
+    for note in parts.notes:
+        recorder.note(note.kind, note.text)
+    first, stopped = parts.position.step, ""
     parts.publisher.publish(parts.position.version)
     save = partial(recover.save, parts, recorder, run_dir)
-    asyncio.run(run_serial(parts, recorder, save))
+    try:
+        asyncio.run(serve(parts, recorder, save))
+    except RunStopped as signal:
+        stopped = str(signal)
+        recorder.event("stopped", f"step {parts.position.step}: {stopped}")
     if not parts.due(parts.config.checkpoint.every) and parts.position.step > first:
         save()
+    return stopped
+
+
+async def serve(parts: Parts, recorder: Recorder, save: Callable[[], None]) -> None:
+    with parts.stop.listening():
+        await run_serial(parts, recorder, save)
 
 
 def run_folder(config: RunConfig, world: World, resume: bool) -> Path:

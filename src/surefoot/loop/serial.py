@@ -15,7 +15,10 @@ from surefoot.types.errors import RunHalted
 
 
 async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], None]) -> None:
-    """Steps until the configured number, or until the data end. Raises `RunHalted` with the ledger's reason."""
+    """Steps until the configured number, or until the data end.
+
+    Raises `RunHalted` with the ledger's reason, `RunStopped` on a signal; the last finished step stands.
+    """
     position, first = parts.position, parts.position.step
     if position.step == 0 and parts.config.eval.before:
         await evaluate(parts, recorder)
@@ -36,7 +39,7 @@ async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], 
         if outcome.applied:
             with spans.measure("publish"):
                 parts.publisher.publish(position.version)
-        recorder.record(outcome, parts.collector.rubric.full_marks)
+        recorder.record(outcome, parts.full_marks)
         if outcome.halted is not None:
             raise RunHalted(f"step {step}: {outcome.halted.reason}")
         if parts.due(parts.config.eval.every):
@@ -50,5 +53,5 @@ async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], 
 async def evaluate(parts: Parts, recorder: Recorder) -> None:
     for eval_set in parts.eval_sets:
         with parts.console.progress(f"eval {eval_set.name}", len(eval_set.collector.mine(eval_set.draws))) as bar:
-            figures = await eval_set.evaluate(bar.advance)
-        recorder.evaluated(parts.position.step, figures)
+            evaluation = await eval_set.evaluate(bar.advance)
+        recorder.evaluated(parts.position.step, evaluation)

@@ -87,6 +87,15 @@ def read_rollouts(path: Path) -> list[Group]:
     return [Group(number, _prompt(prompts[number]), tuple(members)) for number, members in rollouts.items()]
 
 
+def count_groups(path: Path) -> int:
+    """How many groups a file holds, from one of its columns. SurefootError where the file is not one of ours."""
+    try:
+        numbers = pq.read_table(path, columns=["group"])["group"]
+    except (OSError, pa.ArrowException) as error:
+        raise SurefootError(f"{path}: cannot be read as rollouts: {error}") from error
+    return len(numbers.unique())
+
+
 def _check(groups: Sequence[Group], advantages: Mapping[tuple[int, int], float]) -> None:
     known = {(group.id, index) for group in groups for index in range(len(group.rollouts))}
     stray = sorted(advantages.keys() - known)

@@ -62,6 +62,9 @@ class RunDir:
     def rollouts(self, step: int) -> Path:
         return self.path / "rollouts" / f"step-{step:06d}.parquet"
 
+    def evaluation(self, step: int, name: str) -> Path:
+        return self.path / "rollouts" / f"eval-{name}-step-{step:06d}.parquet"
+
     def bundle(self, step: int, reason: str) -> Path:
         return self.path / "bundles" / f"step-{step:06d}-{reason}"
 

@@ -20,6 +20,7 @@ Reason = Literal[
     "empty_batch",
     "zero_signal",
     "skip_budget_exhausted",
+    "rollout_only",
 ]
 OldSource = Literal["sampler", "trainer"]
 

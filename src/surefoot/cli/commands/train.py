@@ -25,4 +25,5 @@ def train_command(
 
     from surefoot.loop.run import run  # imports torch, so only now that the configuration is known to be right
 
-    run(config, resume=resume)
+    if run(config, resume=resume).stopped == "SIGINT":
+        raise typer.Exit(130)  # what a shell expects of Ctrl-C; SIGTERM asked for a clean end and got one
