@@ -11,6 +11,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from letters import LETTERS
 from surefoot.types.rollout import Sample, SampleRef
 
 VOCAB = 31
@@ -72,9 +73,6 @@ def make_samples(lengths: list[tuple[int, int]], seed: int = 0) -> list[Sample]:
     return samples
 
 
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCD"
-
-
 def save_tokenizer(folder: Path) -> None:
     """A token a letter, `#` for padding and the end, no tokens that are added."""
     vocabulary = {token: i for i, token in enumerate(["#", *LETTERS])}
@@ -83,11 +81,6 @@ def save_tokenizer(folder: Path) -> None:
     tokenizer.decoder = decoders.Fuse()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="#", eos_token="#", unk_token="#")
     fast.save_pretrained(folder)
-
-
-def letter_reward(prompt: str, response: str, label: object, metadata: object) -> float:
-    """The share of letters in the alphabet's first half: something a small model can move towards."""
-    return sum(letter in LETTERS[:15] for letter in response) / max(1, len(response))
 
 
 def save_run(folder: Path, *, rows: int = 12, text: str = "", **model: object) -> Path:
@@ -105,7 +98,7 @@ def save_run(folder: Path, *, rows: int = 12, text: str = "", **model: object) -
         "loop": {"steps": 6, "threads": 1},
         "checkpoint": {"every": 1},
         "observe": {"run_dir": str(folder / "run"), "show_samples": 0},
-        "env": {"rewards": [{"function": "support.letter_reward"}]},
+        "env": {"rewards": [{"function": "letters.letter_reward"}]},
     }
     for line in tomllib.loads(text).items():
         sections[line[0]] = {**sections.get(line[0], {}), **line[1]}

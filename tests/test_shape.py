@@ -21,14 +21,17 @@ LAYERS = (  # lowest first: a package imports only from rows before its own
     {"cli"},
 )
 ONLY_IN = {  # a heavy dependency -> the files, or folders, that may import it
-    "pyarrow": ("observe/rollouts.py",),
+    "pyarrow": ("observe/rollouts.py", "data/arrow.py", "data/parquet.py"),
+    "datasets": ("data/hf.py",),
     "reasoning_gym": ("data/gym.py", "envs/rewards/reasoning_gym.py"),
     "typer": ("cli/",),
     "rich": ("observe/console.py", "cli/"),
     "ray": ("loop/ray.py",),
     "vllm": ("engines/vllm.py", "weights/vllm_worker.py"),
     "sglang": ("engines/sglang.py", "weights/sglang_worker.py"),
+    "httpx": ("envs/rewards/remote.py",),
     "wandb": ("observe/trackers/wandb.py",),
+    "tensorboard": ("observe/trackers/tensorboard.py",),
 }
 
 Modules = list[tuple[str, str, ast.Module]]  # (path under the package, text, tree)

@@ -35,7 +35,7 @@ def turn(prompt: list[int], ids: list[int]) -> Turn:
 
 def samples_of(*turns: Turn) -> list[Sample]:
     text = "".join(TEXT.get(int(token), "?") for token in turns[-1].generation.token_ids_C)
-    return samples_from_groups([Group(0, PROMPT, (Rollout(turns, "length", text, 0, 1.0, {}, ""),))], {(0, 0): 1.0})
+    return samples_from_groups([Group(0, PROMPT, (Rollout(turns, "length", text, 0, 1.0, {}, {}, ""),))], {(0, 0): 1.0})
 
 
 def test_two_turns_keep_the_sampled_ids() -> None:

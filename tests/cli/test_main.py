@@ -23,17 +23,20 @@ def test_help_imports_no_torch_and_is_quick() -> None:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         seconds.append(time.monotonic() - start)
         assert done.returncode == 0, done.stderr
-        for command in ("train", "check", "ledger"):
+        for command in cli.COMMANDS:
             assert command in done.stdout
         if seconds[-1] < 1.0:
             return
     pytest.fail(f"--help took {min(seconds):.2f} s, the quickest of {len(seconds)}: the machine may have been busy")
 
 
-@pytest.mark.parametrize("command", ["check", "ledger"])
-def test_commands_that_train_nothing_import_no_torch(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("check", ["none"]), ("ledger", ["none"]), ("eval", ["none"]), *((name, ["--help"]) for name in cli.COMMANDS)],
+)
+def test_no_torch_where_it_is_not_needed(command: str, arguments: list[str], tmp_path: Path) -> None:
     code = (
-        f"import sys\nfrom surefoot.cli.main import run_command\nrun_command(['{command}', 'none'])\n"
+        f"import sys\nfrom surefoot.cli.main import run_command\nrun_command(['{command}', *{arguments}])\n"
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)

@@ -22,6 +22,7 @@ def test_prompts_are_the_generators_rows() -> None:
         assert prompt.messages == (Message("system", "S"), Message("user", entry["question"] + "!"))
         assert prompt.payload["label"] == entry["answer"]
         assert prompt.payload["metadata"] == {"task": "products", "params": DIGITS, "entry": entry}
+        assert prompt.payload["origin"] == prompt.id
         json.dumps(prompt.payload)
 
 

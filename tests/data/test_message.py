@@ -49,6 +49,13 @@ def test_what_is_no_prompt(value: object, reason: str) -> None:
         build_messages(value, system="", template="{prompt}")
 
 
+def test_null_beside_role_and_content_is_nothing() -> None:
+    rows = [{"role": "user", "content": "q", "name": None, "tool_calls": None}]
+    assert build_messages(rows, system="", template="{prompt}") == (Message("user", "q"),)
+    with pytest.raises(DataError, match="message 0: its content is null"):
+        build_messages([{"role": "user", "content": None}], system="", template="{prompt}")
+
+
 def test_a_template_must_take_the_prompt() -> None:
     check_template("Q: {prompt}")
     with pytest.raises(ConfigError, match=r"'\{promt\}' has no \{prompt\}"):

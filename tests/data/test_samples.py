@@ -31,6 +31,7 @@ def rollout(*turns: Turn, reward: float = 1.0, invalid: str = "") -> Rollout:
         seed=0,
         reward=math.nan if invalid else reward,
         reward_parts={},
+        answers={},
         invalid=invalid,
     )
 

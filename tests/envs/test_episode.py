@@ -1,13 +1,15 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from surefoot.envs import Rubric, run_group, run_rollout
-from surefoot.envs.rubric import Part
+from surefoot.envs.grade import Grader
+from surefoot.envs.rubric import Part, mark_inline
 from surefoot.types.errors import EngineError
 from surefoot.types.rollout import Draw, Generation, Group, IntArray, Message, Prompt, Request, Rollout, Sampling, Stop
 
@@ -32,7 +34,7 @@ def generation(text: str, stop: Stop = "eos") -> Generation:
 
 
 def rubric(function: Any) -> Rubric:
-    return Rubric((Part("part", function, 2.0, {}, None, 60.0),))
+    return Rubric((Part("part", 2.0, {}, partial(mark_inline, Grader("part", function, None, {}, 60.0)), None),))
 
 
 def says(text: str, stop: Stop = "eos", stops: tuple[str, ...] = ()) -> tuple[Rollout, list[str], list[Request]]:
@@ -68,7 +70,7 @@ def test_a_rollout_is_complete() -> None:
     assert (request.seed, request.sampling) == (11, Sampling(0.7, 9, ()))
     assert seen == ["four"]
     assert (rollout.response, rollout.stop, rollout.seed) == ("four", "eos", 11)
-    assert (rollout.reward, rollout.reward_parts, rollout.invalid) == (1.0, {"part": 0.5}, "")
+    assert (rollout.reward, rollout.reward_parts, rollout.answers, rollout.invalid) == (1.0, {"part": 0.5}, {}, "")
     (turn,) = rollout.turns
     assert turn.prompt_ids_L is PROMPT_IDS
     assert turn.generation.token_ids_C.tolist() == [102, 111, 117, 114, 0]
@@ -121,7 +123,7 @@ def test_a_reward_error_makes_only_its_own_rollout_invalid() -> None:
     broken = got.rollouts[1]
     assert math.isnan(broken.reward)
     assert math.isnan(broken.turns[0].reward)
-    assert broken.reward_parts == {}
+    assert (broken.reward_parts, broken.answers) == ({}, {})
     assert broken.response == "2"
     assert [rollout.reward for rollout in got.rollouts if not rollout.invalid] == [2.0, 2.0]
 

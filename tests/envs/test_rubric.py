@@ -1,9 +1,10 @@
 import asyncio
-import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 import torch
 
 from surefoot.config.schema import RewardConfig
-from surefoot.envs import Rubric
-from surefoot.envs.rubric import Part
+from surefoot.envs import Rubric, WorkerPool
+from surefoot.envs.grade import Grader
+from surefoot.envs.rubric import Part, mark_inline
 from surefoot.types.errors import ConfigError, DataError, HookError, RewardError
-from surefoot.types.rollout import Message, Prompt
+from surefoot.types.rollout import Message, Prompt, Score
 
 PROMPT = Prompt(
     "p1",
@@ -24,8 +26,8 @@ PROMPT = Prompt(
 )
 
 
-def part(name: str, function: Callable[..., Any], weight: float = 1.0, **params: Any) -> Part:
-    return Part(name, function, weight, params, None, 60.0)
+def part(name: str, function: Callable[..., Any], weight: float = 1.0, timeout: float = 60.0, **params: Any) -> Part:
+    return Part(name, weight, params, partial(mark_inline, Grader(name, function, None, params, timeout)), None)
 
 
 def constant(value: Any) -> Rubric:
@@ -33,29 +35,123 @@ def constant(value: Any) -> Rubric:
 
 
 def score(rubric: Rubric, response: str = "4", prompt: Prompt = PROMPT) -> tuple[float, dict[str, float]]:
-    return asyncio.run(rubric.score(prompt, response))
+    got = asyncio.run(rubric.score(prompt, response))
+    return got.reward, dict(got.parts)
 
 
-def longer(prompt: str, response: str, label: Any, metadata: Mapping[str, Any], *, than: int = 3) -> float:
-    return float(len(response) > than)
+HOOKS = """
+import asyncio
+
+def longer(prompt, response, label, metadata, *, than=3):
+    return len(response) > than
+
+def label_in_place(prompt, response, label, metadata):
+    label.append(1)
+    metadata["k"] += 1
+    return len(label) + metadata["k"]
+
+async def meets(prompt, response, label, metadata, *, own, other):
+    open(own, "w").close()
+    while not other.exists():
+        await asyncio.sleep(0.01)
+    return 1
+
+def hangs(prompt, response, label, metadata):
+    while True:
+        pass
+"""
 
 
 @pytest.fixture
-def longer_path(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(sys.modules, "rubric_hooks", sys.modules[__name__])
-    return "rubric_hooks.longer"
+def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the module `rubric_hooks`, which is the current one."""
+    (tmp_path / "rubric_hooks.py").write_text(HOOKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "rubric_hooks", raising=False)
+    return tmp_path
 
 
-def test_weighted_sum_and_unweighted_parts(longer_path: str) -> None:
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    with WorkerPool(2) as pool:
+        yield pool
+
+
+@pytest.mark.usefixtures("hooks")
+def test_weighted_sum_and_unweighted_parts(pool: WorkerPool) -> None:
     rubric = Rubric.from_config(
         [
             RewardConfig(name="exact_match", weight=2.0, params={"extract": "last_number"}),
-            RewardConfig(function=longer_path, weight=-0.5, params={"than": 5}),
+            RewardConfig(function="rubric_hooks.longer", weight=-0.5, params={"than": 5}, part="long"),
         ],
         timeout=60.0,
+        pool=pool,
     )
-    assert score(rubric, "it is 4") == (1.5, {"exact_match": 1.0, longer_path: 1.0})
-    assert score(rubric, "4") == (2.0, {"exact_match": 1.0, longer_path: 0.0})
+    assert asyncio.run(rubric.score(PROMPT, "it is 4,000")) == Score(
+        -0.5, {"exact_match": 0.0, "long": 1.0}, {"exact_match": "4000"}
+    )
+    assert asyncio.run(rubric.score(PROMPT, "4")) == Score(2.0, {"exact_match": 1.0, "long": 0.0}, {"exact_match": "4"})
+    assert asyncio.run(rubric.score(PROMPT, "four")).answers == {}  # it extracts, and found nothing
+
+
+def test_parts_are_called_by_part_name_or_function() -> None:
+    configs = [RewardConfig(name="exact_match"), RewardConfig(name="exact_match", part="again")]
+    assert [part.name for part in Rubric.from_config(configs, timeout=1.0).parts] == ["exact_match", "again"]
+
+
+def test_the_whole_response_is_no_extracted_answer() -> None:
+    rubric = Rubric.from_config([RewardConfig(name="exact_match")], timeout=1.0)
+    assert asyncio.run(rubric.score(PROMPT, "4")) == Score(1.0, {"exact_match": 1.0}, {})
+
+
+def test_a_built_in_of_the_workers_extracts_there(pool: WorkerPool) -> None:
+    """chain_sum asks for an int; the metadata is what the generator wrote."""
+    metadata = {"task": "chain_sum", "entry": {"answer": "7", "metadata": {}}}
+    prompt = Prompt("p", "", (Message("user", "3 + 4"),), {"label": "7", "metadata": metadata})
+    config = RewardConfig(name="reasoning_gym", params={"extract": "last_number"}, timeout=20.0)
+    rubric = Rubric.from_config([config], timeout=0.001, pool=pool)
+    assert asyncio.run(rubric.score(prompt, "It is 7.")) == Score(1.0, {"reasoning_gym": 1.0}, {"reasoning_gym": "7"})
+
+
+def test_all_parts_of_an_answer_run_at_once(hooks: Path, pool: WorkerPool) -> None:
+    """Each waits until the other has begun."""
+    a, b = hooks / "a", hooks / "b"
+    rubric = Rubric.from_config(
+        [
+            RewardConfig(function="rubric_hooks.meets", part="a", params={"own": a, "other": b}),
+            RewardConfig(function="rubric_hooks.meets", part="b", params={"own": b, "other": a}),
+        ],
+        timeout=10.0,
+        pool=pool,
+    )
+    assert score(rubric) == (2.0, {"a": 1.0, "b": 1.0})
+
+
+@pytest.mark.usefixtures("hooks")
+def test_the_limit_is_the_reward_s_own_or_the_rubric_s(pool: WorkerPool) -> None:
+    for own, said in ((0.0, "0.2"), (0.1, "0.1")):
+        rubric = Rubric.from_config([RewardConfig(function="rubric_hooks.hangs", timeout=own)], timeout=0.2, pool=pool)
+        with pytest.raises(RewardError, match=f"^rubric_hooks.hangs gave no reward within {said} s$"):
+            score(rubric)
+
+
+@pytest.mark.usefixtures("hooks")
+def test_changes_made_in_a_worker_stay_there(pool: WorkerPool) -> None:
+    prompt = Prompt("p", "", PROMPT.messages, {"label": [], "metadata": {"k": 1}})
+    rubric = Rubric.from_config([RewardConfig(function="rubric_hooks.label_in_place")], timeout=10.0, pool=pool)
+    assert [score(rubric, prompt=prompt)[0] for _ in range(2)] == [3.0, 3.0]
+
+
+def test_of_several_faults_the_first_part_s_is_told() -> None:
+    async def late(*_: Any) -> float:
+        await asyncio.sleep(0.05)
+        raise ValueError("slow")
+
+    def fails(*_: Any) -> float:
+        raise ValueError("quick")
+
+    with pytest.raises(RewardError, match=r"^first raised ValueError: slow$"):
+        score(Rubric((part("first", late), part("second", fails))))
 
 
 def test_what_a_function_is_given() -> None:
@@ -178,7 +274,7 @@ def test_an_async_reward_has_a_deadline() -> None:
         return 1.0
 
     with pytest.raises(RewardError, match=r"slow gave no reward within 0\.05 s"):
-        score(Rubric((dataclasses.replace(part("slow", forever), timeout=0.05),)))
+        score(Rubric((part("slow", forever, timeout=0.05),)))
 
 
 def test_a_reward_s_changes_to_its_arguments_stay_its_own() -> None:
@@ -207,7 +303,7 @@ def test_full_marks_follow_the_weights() -> None:
     """1 and 0.5 are worth 1.5; a penalty of weight -1 takes nothing from the best response."""
     configs = [RewardConfig(name="exact_match"), RewardConfig(name="reasoning_gym", weight=0.5)]
     assert Rubric.from_config(configs, timeout=1.0).full_marks == 1.5
-    penalty = dataclasses.replace(part("penalty", lambda *_: 0.0), weight=-1.0)
+    penalty = part("penalty", lambda *_: 0.0, weight=-1.0)
     assert Rubric((*Rubric.from_config(configs, timeout=1.0).parts, penalty)).full_marks == 1.5
 
 
@@ -250,11 +346,22 @@ def test_no_user_message() -> None:
         ([{"function": "rubric_hooks.longr"}], HookError, "did you mean 'longer'"),
     ],
 )
-def test_configs_that_cannot_be_right(
-    longer_path: str, configs: list[dict[str, Any]], error: type[Exception], reason: str
-) -> None:
+@pytest.mark.usefixtures("hooks")
+def test_configs_that_cannot_be_right(configs: list[dict[str, Any]], error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
         Rubric.from_config([RewardConfig(**config) for config in configs], timeout=60.0)
+
+
+def test_a_section_of_its_own_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^eval\.sets\.1\.rewards\.0: set one of"):
+        Rubric.from_config([RewardConfig()], timeout=1.0, section="eval.sets.1.rewards")
+
+
+def test_check_names_the_row_beside_the_id() -> None:
+    rubric = Rubric.from_config([RewardConfig(name="exact_match", part="exact")], timeout=60.0)
+    payload = {"label": None, "metadata": {}, "origin": "prompts.jsonl:12"}
+    with pytest.raises(DataError, match=r"^prompt q7 \(prompts\.jsonl:12\): exact: the label is null"):
+        rubric.check([Prompt("q7", "", PROMPT.messages, payload)])
 
 
 def test_check_finds_all_prompts_that_can_never_be_scored() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runs import query
+from runs import digests, query
 from support import save_run
 from surefoot.config.load import load_config
 from surefoot.loop.run import run
@@ -52,6 +52,36 @@ def test_a_refreshed_reference_on_two_ranks(tmp_path: Path, torchrun: Callable[.
         for name in ("one", "two")
     ]
     assert kl[1] == pytest.approx(kl[0], rel=1e-3, abs=1e-6)
+
+
+STOPPING = """import os, signal
+from surefoot.engines.inprocess.engine import InProcessEngine
+
+calls, step = [0], InProcessEngine._step
+
+def counted(engine):
+    calls[0] += 1
+    if calls[0] == 10 and os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGTERM)
+    step(engine)
+
+InProcessEngine._step = counted
+"""
+
+
+def test_a_signal_to_one_rank_stops_both_at_one_step(
+    tmp_path: Path, torchrun: Callable[..., str], command: Path
+) -> None:
+    config = save_run(tmp_path, rows=5, text="loop = {steps = 3}\ncheckpoint = {every = 0}")
+    one, two = (f'observe.run_dir="{tmp_path / name}"' for name in ("one", "two"))
+    torchrun(command, "train", str(config), one)
+    stopping = tmp_path / "stopping.py"
+    stopping.write_text(STOPPING + LAUNCH, encoding="utf8")
+    said = torchrun(stopping, "train", str(config), two)
+    assert "stopped by SIGTERM" in said
+    assert digests(tmp_path / "two")[0] != digests(tmp_path / "one")[0]
+    torchrun(command, "train", str(config), two, "--resume")
+    assert digests(tmp_path / "two") == digests(tmp_path / "one")
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Whole small runs: what is learnt, recorded and refused."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from runs import digests, query
-from support import LETTERS, letter_reward, save_run
+from support import save_run
 from surefoot.cli.main import run_command
 from surefoot.config.load import load_config
 from surefoot.loop.run import run
@@ -16,18 +15,6 @@ from surefoot.observe.ledger_view import LedgerView
 from surefoot.observe.metrics import read_metrics
 from surefoot.train.step import Trainer
 from surefoot.types.errors import CheckpointError, ConfigError, DataError, ModelError, RunHalted, UsageError
-
-
-def moody_reward(prompt: str, response: str, label: object, metadata: object) -> float | None:
-    """Fails for one prompt always and for some responses of the others."""
-    if prompt.startswith(LETTERS[3]):
-        raise ValueError("no grade today")
-    return None if len(response) % 2 else letter_reward(prompt, response, label, metadata)
-
-
-async def slow_reward(prompt: str, response: str, label: object, metadata: object) -> float:
-    await asyncio.sleep(0.01)
-    return letter_reward(prompt, response, label, metadata)
 
 
 def start(config: Path, folder: Path, *overrides: str, **keywords: Any) -> dict[str, float]:
@@ -81,7 +68,7 @@ def test_the_reference_is_loaded_only_where_it_is_used(config: Path, tmp_path: P
 
 def test_failing_rewards_cost_their_own_samples_only(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    start(config, folder, 'env.rewards.0.function="test_serial.moody_reward"')
+    start(config, folder, 'env.rewards.0.function="letters.moody_reward"')
     counts = dict(query(folder, "SELECT fate, count(*) FROM samples GROUP BY fate"))
     reasons = {row[0] for row in query(folder, "SELECT DISTINCT reason FROM samples WHERE fate = 'dropped'")}
     assert counts["trained"] > 0 and counts["trained"] + counts["dropped"] == 6 * 2 * 4
@@ -94,7 +81,7 @@ def test_failing_rewards_cost_their_own_samples_only(config: Path, tmp_path: Pat
 
 
 def test_async_rewards(config: Path, tmp_path: Path) -> None:
-    start(config, tmp_path / "run", 'env.rewards.0.function="test_serial.slow_reward"', "loop.steps=2")
+    start(config, tmp_path / "run", 'env.rewards.0.function="letters.slow_reward"', "loop.steps=2")
 
 
 def test_prompts_that_are_too_long_are_dropped_with_the_reason(config: Path, tmp_path: Path) -> None:
@@ -154,17 +141,9 @@ def test_ruined_weights_halt_the_run(
         assert "nonfinite_param" in last and rows[2:] == [(3, "halted", "nonfinite_param")]
 
 
-def failing_reward(prompt: str, response: str, label: object, metadata: object) -> float:
-    raise ValueError("no grade")
-
-
-def constant_reward(prompt: str, response: str, label: object, metadata: object) -> float:
-    return 0.7
-
-
 def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    reward = 'env.rewards.0.function="test_serial.failing_reward"'
+    reward = 'env.rewards.0.function="letters.failing_reward"'
     with pytest.raises(RunHalted, match="step 3: skip_budget_exhausted"):
         start(config, folder, reward, "train.max_consecutive_skips=2", "train.epochs=3", "loop.steps=9")
     rows = query(folder, "SELECT step, verdict, reason FROM steps ORDER BY step")
@@ -175,7 +154,7 @@ def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path, capsys: pytest.Ca
     ]
     lines = read_metrics(folder / "metrics.jsonl")
     assert [line["groups/no_valid"] for line in lines] == [2.0] * 3
-    assert "8 dropped: reward: test_serial.failing_reward raised ValueError: no grade" in capsys.readouterr().err
+    assert "8 dropped: reward: letters.failing_reward raised ValueError: no grade" in capsys.readouterr().err
     with LedgerView.read(folder / "ledger.sqlite") as ledger:
         balance = ledger.balance()
         kinds = [row[0] for row in ledger.query("SELECT kind FROM events")[1]]
@@ -185,7 +164,7 @@ def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path, capsys: pytest.Ca
 
 def test_a_solved_task_does_not_end_a_run(config: Path, tmp_path: Path) -> None:
     """Equal rewards give no signal: the steps are skipped, for that reason, for as long as the run was asked to go."""
-    reward = 'env.rewards.0.function="test_serial.constant_reward"'
+    reward = 'env.rewards.0.function="letters.constant_reward"'
     start(config, tmp_path / "run", reward, "train.max_consecutive_skips=1", "train.epochs=2")
     assert {row[0] for row in query(tmp_path / "run", "SELECT reason FROM steps")} == {"zero_signal"}
     reported = [line["groups/zero_variance"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")]
@@ -194,7 +173,7 @@ def test_a_solved_task_does_not_end_a_run(config: Path, tmp_path: Path) -> None:
 
 
 def test_skipped_steps_publish_nothing(config: Path, tmp_path: Path) -> None:
-    start(config, tmp_path / "run", 'env.rewards.0.function="test_serial.constant_reward"', "loop.steps=3")
+    start(config, tmp_path / "run", 'env.rewards.0.function="letters.constant_reward"', "loop.steps=3")
     versions = query(tmp_path / "run", "SELECT policy_version, min_version, max_version FROM steps")
     assert versions == [(0, 0, 0)] * 3
 
@@ -267,9 +246,23 @@ def test_prompts_that_cannot_be_encoded_are_dropped(config: Path, tmp_path: Path
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "abc"}]
     rows = [{"id": "good", "prompt": "abc"}, {"id": "bad", "prompt": chat}]
     data.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf8")
-    start(config, tmp_path / "run", f'data.path="{data}"', "loop.steps=1")
+    start(config, tmp_path / "run", f'data.path="{data}"', "rollout.prompts_per_step=1", "loop.steps=2")
     fates = dict(query(tmp_path / "run", "SELECT prompt_id, fate FROM prompts"))
     assert fates == {"good": "trained", "bad": "dropped"}
+
+
+def test_data_that_leave_no_full_batch_are_refused_with_the_reasons(config: Path, tmp_path: Path) -> None:
+    data = tmp_path / "thin.jsonl"
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "abc"}]
+    rows = [{"id": "good", "prompt": "abc"}, {"id": "long", "prompt": "a" * 17}, {"id": "chat", "prompt": chat}]
+    data.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf8")
+    with pytest.raises(DataError) as caught:
+        start(config, tmp_path / "run", f'data.path="{data}"')
+    first, *reasons = str(caught.value).splitlines()
+    assert first == "data: 1 of 3 prompts can be used: no full batch of rollout.prompts_per_step = 2"
+    assert reasons[0] == "1 of them like prompt long: prompt_too_long: 17 > 16 tokens"
+    assert reasons[1].startswith("1 of them like prompt chat: prompt: ")
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_model_s_context_is_a_limit(tmp_path: Path) -> None:

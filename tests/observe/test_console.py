@@ -51,11 +51,13 @@ def test_header_comes_again() -> None:
 def test_text_of_users_is_not_markup_and_not_wrapped() -> None:
     file = io.StringIO()
     console = Console(file=file)
-    console.sample(prompt="[bold]2+2[/bold] :smile:", response="x" * 200 + "\nline", reward=1.0)
+    console.sample(
+        prompt="[bold]2+2[/bold] :smile:", response="x" * 200 + "\nline", answers={"math": "4"}, reward=1.0
+    )
     lines = file.getvalue().splitlines()
     assert lines[0] == "prompt   [bold]2+2[/bold] :smile:"
     assert lines[1:3] == ["response " + "x" * 200, "         line"]
-    assert lines[3] == "reward   1.000"
+    assert lines[3:] == ["answer   4  (math)", "reward   1.000"]
 
 
 def test_warnings_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +85,7 @@ def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     console.step(**STEP)
     console.info("x")
     console.warn("x")
-    console.sample(prompt="a", response="b", reward=0.0)
+    console.sample(prompt="a", response="b", answers={}, reward=0.0)
     with console.progress("sampling", 10) as bar:
         bar.advance(1)
     assert file.getvalue() == ""

@@ -57,6 +57,7 @@ def rollout(turns: tuple[Turn, ...], reward: float = 0.5, invalid: str = "") -> 
         seed=2**64 - 1,
         reward=reward,
         reward_parts={"b": 1.0, "a": -0.0},
+        answers={"b": "42 \u2013\n"},
         invalid=invalid,
     )
 
@@ -123,6 +124,7 @@ def test_columns_are_for_people(tmp_path: Path) -> None:
     assert first["prompt"] == "system: Be brief.\nuser: 2+2?\n"
     assert (first["reward"], first["advantage"], first["stop"], first["invalid"]) == (0.5, 1.5, "length", "")
     assert dict(first["reward_parts"]) == {"b": 1.0, "a": -0.0}
+    assert dict(first["answers"]) == {"b": "42 \u2013\n"}
     assert (second["advantage"], second["invalid"]) == (None, "reward: no label")
     assert fourth["advantage"] != fourth["advantage"]  # nan is kept apart from "none"
     assert pq.read_table(path).schema.names[:10] == SCHEMA.names[:10]

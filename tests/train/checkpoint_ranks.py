@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from surefoot.train.checkpoint import load_tensors, save_checkpoint
+from surefoot.train.checkpoint import find_sound_checkpoint, load_tensors, save_checkpoint
 from surefoot.train.find import find_checkpoint
 from surefoot.types.errors import CheckpointError
 
@@ -73,6 +73,8 @@ def scenario(rank: int, root: Path) -> dict[str, Any]:
     seen["wrong_shape"] = load("two", sharded(torch.zeros(4, 3)))
     dist.barrier()
     seen["damaged"] = load("damaged", sharded(torch.zeros(5, 3)))
+    found, ignored = find_sound_checkpoint(root / "damaged")
+    seen["sound"] = [found, *(reason for _, reason in ignored)]
     seen["good_after_all"] = save("two", 2, {"rank": rank})
     return seen
 

@@ -31,7 +31,7 @@ def rollouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 stop="eos",
             )
             turn = Turn(prompt_ids, generation, (), 1.0)
-            made.append(Rollout((turn,), "eos", "text", index, 1.0, {"exact_match": 1.0}, ""))
+            made.append(Rollout((turn,), "eos", "text", index, 1.0, {"exact_match": 1.0}, {}, ""))
         groups.append(Group(number, Prompt(str(number), "", (Message("user", "x"),), {}), tuple(made)))
     path = tmp_path_factory.mktemp("rollouts") / "step-000001.parquet"
     write_rollouts(path, groups, {})

@@ -7,11 +7,19 @@ from collections.abc import Callable
 import typer
 
 from surefoot.cli.commands.check import check_command
+from surefoot.cli.commands.eval import eval_command
+from surefoot.cli.commands.export import export_command
 from surefoot.cli.commands.ledger import ledger_command
 from surefoot.cli.commands.train import train_command
 from surefoot.types.errors import SurefootError, UsageError
 
-COMMANDS: dict[str, Callable[..., None]] = {"train": train_command, "check": check_command, "ledger": ledger_command}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train_command,
+    "check": check_command,
+    "eval": eval_command,
+    "ledger": ledger_command,
+    "export": export_command,
+}
 MISUSE = typer.BadParameter.__mro__[1]  # base of every misuse of the command line, click's or the copy typer brings
 
 

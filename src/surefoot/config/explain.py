@@ -7,7 +7,8 @@ from typing import Any, get_args, get_origin
 from pydantic_core import ErrorDetails
 
 from surefoot.config.keys import Key, Path, all_keys, describe_type, dotted, expected, find_key, without_indices
-from surefoot.config.suggest import nearest_choice, unknown_key
+from surefoot.config.nearest import nearest_choice
+from surefoot.config.suggest import unknown_key
 
 LONGEST_VALUE = 60
 

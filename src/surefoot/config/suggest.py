@@ -1,14 +1,13 @@
 """The valid key nearest to one that is not: by spelling, across sections, and by other trainers' names."""
 
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
 from surefoot.config.aliases import ALIASES
 from surefoot.config.keys import Key, Path, all_keys, dotted, find_key, without_indices
+from surefoot.config.nearest import plain, similarity
 
 NEAR = 0.6  # similarity below which a suggestion would mislead
-NEAR_CHOICE = 0.7  # the same for a value: "gpu" is not a misspelt "cpu"
 SAME_SECTION = 0.15  # what being in the section the user wrote is worth
 EXACT = 0.2  # what it is worth to be spelt just so, though elsewhere
 
@@ -30,17 +29,6 @@ def nearest_key(path: Path) -> Key | None:
     return best.key if best else None
 
 
-def nearest_choice(word: str, choices: list[str]) -> str | None:
-    """The choice a wrong value was probably meant to be, None where none is near.
-
-    >>> nearest_choice("adamW", ["adamw", "sgd"])
-    'adamw'
-    """
-    scores = [(_similarity(_plain(word), choice), choice) for choice in choices]
-    score, choice = max(scores, key=lambda pair: pair[0], default=(0.0, ""))
-    return choice if score >= NEAR_CHOICE else None
-
-
 def unknown_key(path: Path) -> str:
     """Why `path` is no key, and what it should be."""
     name = dotted(path)
@@ -57,14 +45,14 @@ def unknown_key(path: Path) -> str:
 @lru_cache(maxsize=256)
 def _nearest(path: Path) -> Candidate | None:
     name, section = without_indices(path[-1:]), without_indices(path[:-1])
-    word = _plain(name)
+    word = plain(name)
     best: Candidate | None = None
     best_score = 0.0
     for candidate in _candidates():
         beside = SAME_SECTION * (candidate.key.section == section) + EXACT * (candidate.spelling == word)
-        similarity = _similarity(word, candidate.spelling, at_least=max(NEAR, best_score - beside))
-        if similarity + beside > best_score and similarity >= NEAR and candidate.key.name != without_indices(path):
-            best, best_score = candidate, similarity + beside
+        score = similarity(word, candidate.spelling, at_least=max(NEAR, best_score - beside))
+        if score + beside > best_score and score >= NEAR and candidate.key.name != without_indices(path):
+            best, best_score = candidate, score + beside
     return best
 
 
@@ -87,15 +75,3 @@ def _candidates() -> tuple[Candidate, ...]:
     keys = all_keys()
     own = tuple(Candidate(key.leaf, key, False) for key in keys.values())
     return own + tuple(Candidate(alias, keys[name], True) for alias, name in ALIASES.items())
-
-
-def _plain(word: str) -> str:
-    return word.lower().replace("-", "_")
-
-
-def _similarity(word: str, other: str, *, at_least: float = 0.0) -> float:
-    """Share of matching characters, 0 to 1; where it cannot reach `at_least`, any number below."""
-    matcher = SequenceMatcher(None, other, word, autojunk=False)
-    if matcher.real_quick_ratio() < at_least or matcher.quick_ratio() < at_least:
-        return 0.0
-    return matcher.ratio()

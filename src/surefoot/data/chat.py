@@ -115,12 +115,12 @@ def load_codec(model_path: str | Path, chat_template: bool) -> ChatCodec:
     except Exception as error:  # whatever a broken tokenizer file makes the loader raise
         raise ModelError(f"{folder}: its tokenizer cannot be loaded: {type(error).__name__}: {error}") from error
     try:
-        return ChatCodec(tokenizer, chat_template=chat_template, eos_ids=_eos_ids(folder, tokenizer))
+        return ChatCodec(tokenizer, chat_template=chat_template, eos_ids=eos_ids(folder, tokenizer))
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from error
 
 
-def _eos_ids(folder: Path, tokenizer: Any) -> frozenset[int]:
+def eos_ids(folder: Path, tokenizer: Any) -> frozenset[int]:
     """The tokenizer's EOS and those of the model's files: chat models end a turn with one, a text with another."""
     own = () if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),)
     return frozenset(own).union(*(_eos_of_file(folder / name) for name in EOS_FILES))

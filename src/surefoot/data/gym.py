@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.config.suggest import nearest_choice
+from surefoot.config.nearest import nearest_choice
 from surefoot.data.message import build_messages, check_template
 from surefoot.types.errors import ConfigError, DataError
 from surefoot.types.rollout import Prompt
@@ -23,8 +23,8 @@ def gym_prompts(
 ) -> list[Prompt]:
     """`size` prompts of generator `task`; the same arguments give the same rows in every process.
 
-    `payload` is {"label": answer, "metadata": {"task", "params", "entry"}}: the scorer needs the generator's options
-    too. An entry stays as generated: JSON would turn its tuples into lists, which some scorers refuse.
+    `payload` is {"label": answer, "metadata": {"task", "params", "entry"}, "origin"}: the scorer needs the generator's
+    options too. An entry stays as generated: JSON would turn its tuples into lists, which some scorers refuse.
     Raises `ConfigError` for a size of 0, `DataError` for an unknown task (with the nearest), for options that the
     generator refuses (with its own message), and for a generator whose rows would not repeat.
     """
@@ -40,7 +40,7 @@ def gym_prompts(
         except DataError as error:
             raise DataError(f"{name}: {error}") from error
         metadata = {"task": task, "params": dict(params), "entry": entry}
-        payload = {"label": entry["answer"], "metadata": metadata}
+        payload = {"label": entry["answer"], "metadata": metadata, "origin": name}
         prompts.append(Prompt(id=name, env=task, messages=messages, payload=payload))
     return prompts
 

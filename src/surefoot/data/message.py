@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from surefoot.config.suggest import nearest_choice
+from surefoot.config.nearest import nearest_choice
 from surefoot.types.errors import ConfigError, DataError
 from surefoot.types.rollout import Message
 
 ROLES = ["system", "user", "assistant", "tool"]
+KEYS = {"role", "content"}
 PLACE = "{prompt}"  # where the template takes the row's text
 
 
@@ -36,22 +37,24 @@ def build_messages(value: Any, *, system: str, template: str) -> tuple[Message, 
 
 def _read_list(value: Any) -> list[Message]:
     if not isinstance(value, list):
-        raise DataError(f"the prompt is {_kind(value)}, not text or a list of {{role, content}}")
+        raise DataError(f"the prompt is {kind_of(value)}, not text or a list of {{role, content}}")
     if not value:
         raise DataError("empty prompt: a list without messages")
     return [_read_message(number, entry) for number, entry in enumerate(value)]
 
 
 def _read_message(number: int, entry: Any) -> Message:
-    if not isinstance(entry, dict) or set(entry) != {"role", "content"}:
-        found = f"{{{', '.join(entry)}}}" if isinstance(entry, dict) else _kind(entry)
-        raise DataError(f"message {number} is {found}, not {{role, content}}")
+    if not isinstance(entry, dict):
+        raise DataError(f"message {number} is {kind_of(entry)}, not {{role, content}}")
+    keys = [key for key, value in entry.items() if value is not None or key in KEYS]  # tables fill up with nulls
+    if set(keys) != KEYS:
+        raise DataError(f"message {number} is {{{', '.join(keys)}}}, not {{role, content}}")
     role, content = entry["role"], entry["content"]
     if role not in ROLES:
         near = nearest_choice(role, ROLES) if isinstance(role, str) else None
         raise DataError(f"message {number}: unknown role {role!r}" + (f"; did you mean {near!r}?" if near else ""))
     if not isinstance(content, str):
-        raise DataError(f"message {number}: its content is {_kind(content)}, not text")
+        raise DataError(f"message {number}: its content is {kind_of(content)}, not text")
     return Message(role, content)
 
 
@@ -66,10 +69,10 @@ def _last_user(messages: list[Message]) -> int:
     return users[-1]
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     """What a JSON value is, in words.
 
-    >>> _kind(None), _kind(True), _kind([1])
+    >>> kind_of(None), kind_of(True), kind_of([1])
     ('null', 'a boolean', 'a list')
     """
     names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from surefoot.envs.rubric import Rubric
 from surefoot.types.errors import RewardError
 from surefoot.types.protocols import Codec, Generate
-from surefoot.types.rollout import Draw, Generation, Group, IntArray, Prompt, Request, Rollout, Sampling, Turn
+from surefoot.types.rollout import Draw, Generation, Group, IntArray, Prompt, Request, Rollout, Sampling, Score, Turn
 
 
 async def run_group(
@@ -64,19 +64,18 @@ async def run_rollout(
     """
     generation = await generate(Request(prompt_ids_L=prompt_ids_L, sampling=sampling, seed=seed))
     response = codec.decode(generation.token_ids_C)
-    parts: dict[str, float] = {}
     try:
-        reward, parts = await rubric.score(prompt, scored_text(response, generation, sampling))
-        invalid = ""
+        score, invalid = await rubric.score(prompt, scored_text(response, generation, sampling)), ""
     except RewardError as error:
-        reward, invalid = math.nan, f"reward: {error}"
+        score, invalid = Score(math.nan, {}, {}), f"reward: {error}"
     return Rollout(
-        turns=(Turn(prompt_ids_L=prompt_ids_L, generation=generation, replies=(), reward=reward),),
+        turns=(Turn(prompt_ids_L=prompt_ids_L, generation=generation, replies=(), reward=score.reward),),
         stop=generation.stop,
         response=response,
         seed=seed,
-        reward=reward,
-        reward_parts=parts,
+        reward=score.reward,
+        reward_parts=score.parts,
+        answers=score.answers,
         invalid=invalid,
     )
 

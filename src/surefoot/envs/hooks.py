@@ -9,16 +9,26 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from surefoot.config.suggest import nearest_choice
+from surefoot.config.nearest import nearest_choice
 from surefoot.types.errors import HookError
 
 
 def load_function(path: str, parameters: Sequence[str], *, keywords: Sequence[str] = ()) -> Callable[..., Any]:
     """The function at "package.module.function", async or not, callable as f(*parameters, **keywords).
 
+    Raises `HookError` naming the path, as `find_function` does and for other parameters.
+    """
+    function = find_function(path)
+    check_call(function, path, parameters, keywords)
+    return function
+
+
+def find_function(path: str) -> Callable[..., Any]:
+    """What stands at "package.module.function".
+
     The current directory is importable while the module is imported, and only then: what a function imports when it
     is called must be installed, or be imported at its module's top.
-    Raises `HookError` naming the path: nothing there, an import that fails, not callable, or other parameters.
+    Raises `HookError` naming the path: nothing there, an import that fails, not callable.
     """
     module_name, _, name = path.rpartition(".")
     if not all(part.isidentifier() for part in path.split(".")) or not module_name:
@@ -30,8 +40,12 @@ def load_function(path: str, parameters: Sequence[str], *, keywords: Sequence[st
     function = getattr(module, name)
     if not callable(function):
         raise HookError(f"{path} is {type(function).__name__}, not a function")
-    check_call(function, path, parameters, keywords)
     return function  # type: ignore[no-any-return]
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call waits for its result: an `async def`, or an object whose `__call__` is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def check_call(function: Callable[..., Any], name: str, parameters: Sequence[str], keywords: Sequence[str]) -> None:

@@ -2,53 +2,34 @@
 
 import asyncio
 import copy
-import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, SupportsFloat
-
-import numpy as np
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from surefoot.config.schema import RewardConfig
 from surefoot.envs import rewards
-from surefoot.envs.hooks import check_call, load_function
+from surefoot.envs.grade import PARAMETERS, Grader, Mark, Question
+from surefoot.envs.hooks import check_call, is_async, load_function
 from surefoot.envs.rewards.extract import get_extractor
+from surefoot.envs.workers.call import Call, Target
+from surefoot.envs.workers.pool import WorkerPool
 from surefoot.types.errors import ConfigError, DataError, RewardError
-from surefoot.types.rollout import Prompt
+from surefoot.types.rollout import Prompt, Score
 
-PARAMETERS = ("prompt", "response", "label", "metadata")  # of every reward function, by position
-SHOWN_CHARACTERS = 500
 SHOWN = 20  # unusable prompts spelt out; the rest are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One reward function with its options. `check` raises `RewardError` for labels that no response can match."""
+    """One reward with its options. `check` raises `RewardError` for labels that no response can match."""
 
     name: str
-    function: Callable[..., Any]
     weight: float
     params: Mapping[str, Any]
+    mark: Callable[[Question], Awaitable[Mark]]
     check: Callable[..., None] | None
-    timeout: float  # seconds; of an async function
-
-    async def score(self, text: str, response: str, prompt: Prompt) -> float:
-        """The part's reward, finite. Raises `RewardError` naming the part; a cancellation passes through."""
-        payload = prompt.payload
-        try:
-            # Copies: what a function does to its arguments must not reach the next epoch.
-            label, metadata = copy.deepcopy((payload["label"], payload["metadata"]))
-            value = self.function(text, response, label, metadata, **self.params)
-            if inspect.isawaitable(value):
-                value = await asyncio.wait_for(value, self.timeout)
-        except TimeoutError as error:
-            raise RewardError(f"{self.name} gave no reward within {self.timeout:g} s") from error
-        except RewardError as error:
-            raise RewardError(f"{self.name}: {error}") from error
-        except (Exception, SystemExit) as error:  # answer checkers built on argparse exit
-            raise RewardError(f"{self.name} raised {type(error).__name__}: {plain(error)}") from error
-        return _number(value, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +42,50 @@ class Rubric:
         return sum(part.weight for part in self.parts if part.weight > 0)
 
     @classmethod
-    def from_config(cls, configs: Sequence[RewardConfig], *, timeout: float) -> "Rubric":
-        """The rubric of `[[env.rewards]]`; a part is called by its built-in's name or its function's path.
+    def from_config(
+        cls,
+        configs: Sequence[RewardConfig],
+        *,
+        timeout: float,
+        pool: WorkerPool | None = None,
+        section: str = "env.rewards",
+    ) -> "Rubric":
+        """The rubric of `[[env.rewards]]`; a part is called as `part` says, else by its name or its function's path.
 
+        `timeout`: seconds, for parts that set none of their own. `pool`: where users' functions and slow built-ins
+        run, shared between rubrics; None is one of its own, which ends with the process.
         Raises `ConfigError` for no rewards, two of one name, a weight that is not finite, and a table that sets both
         or neither of name and function; `HookError` for functions that are missing or do not take the options.
         """
         if not configs:
-            raise ConfigError("env.rewards is empty: every reward would be 0")
-        parts = tuple(_part(f"env.rewards.{number}", config, timeout) for number, config in enumerate(configs))
+            raise ConfigError(f"{section} is empty: every reward would be 0")
+        pool = pool or WorkerPool()
+        parts = tuple(_part(f"{section}.{number}", config, timeout, pool) for number, config in enumerate(configs))
         names = [part.name for part in parts]
         for number, name in enumerate(names):
             if name in names[:number]:
-                raise ConfigError(f"env.rewards.{number}: there are two rewards named {name!r}")
+                raise ConfigError(f"{section}.{number}: there are two rewards named {name!r}")
         return cls(parts)
 
-    async def score(self, prompt: Prompt, response: str) -> tuple[float, dict[str, float]]:
-        """(weighted sum, parts without their weights). Functions see the last user message as the prompt's text.
+    async def score(self, prompt: Prompt, response: str) -> Score:
+        """The weighted sum and what it is made of, all parts at once.
 
-        A function that is not async runs in the event loop's thread. Booleans count as 0 and 1.
-        Raises `RewardError` where a part raises, or returns what is no finite number.
+        Booleans count as 0 and 1. Raises `RewardError` where a part raises, is late, or returns what is no finite
+        number: the first such part's, once all have ended.
         """
-        text = prompt_text(prompt)
-        parts = {part.name: await part.score(text, response, prompt) for part in self.parts}
+        question = Question(prompt_text(prompt), response, prompt.payload["label"], prompt.payload["metadata"])
+        marks = await asyncio.gather(*(part.mark(question) for part in self.parts), return_exceptions=True)
+        parts, answers = dict[str, float](), dict[str, str]()
+        for part, mark in zip(self.parts, marks, strict=True):
+            if isinstance(mark, BaseException):
+                raise mark
+            parts[part.name] = mark.value
+            if mark.answer is not None:
+                answers[part.name] = mark.answer
         total = sum(part.weight * parts[part.name] for part in self.parts)
         if not math.isfinite(total):
             raise RewardError(f"the weighted sum of {parts} is {total}")
-        return float(total), parts
+        return Score(float(total), parts, answers)
 
     def check(self, prompts: Sequence[Prompt]) -> None:
         """Raise one `DataError` for all prompts that a built-in reward could never score; for use before a run."""
@@ -105,13 +103,10 @@ class Rubric:
             try:
                 part.check(prompt.payload["label"], prompt.payload["metadata"], **part.params)
             except RewardError as error:
-                return f"prompt {prompt.id}: {part.name}: {error}"
+                origin = prompt.payload.get("origin")
+                where = f" ({origin})" if origin else ""
+                return f"prompt {prompt.id}{where}: {part.name}: {error}"
         return ""
-
-
-def plain(error: BaseException) -> str:
-    """The error's text as every file can hold it, and not longer than a line of a table should be."""
-    return str(error).encode("utf8", "replace").decode()[:SHOWN_CHARACTERS]
 
 
 def prompt_text(prompt: Prompt) -> str:
@@ -122,30 +117,38 @@ def prompt_text(prompt: Prompt) -> str:
     return texts[-1]
 
 
-def _part(key: str, config: RewardConfig, timeout: float) -> Part:
+def _part(key: str, config: RewardConfig, timeout: float, pool: WorkerPool) -> Part:
     if bool(config.name) == bool(config.function):
         raise ConfigError(f"{key}: set one of name and function, not {'both' if config.name else 'neither'}")
     if not math.isfinite(config.weight):
         raise ConfigError(f"{key}.weight = {config.weight} is not finite")
+    name, params = config.part or config.name or config.function, config.params
     if config.function:
-        function = load_function(config.function, PARAMETERS, keywords=tuple(config.params))
-        return Part(config.function, function, config.weight, config.params, None, timeout)
+        function = load_function(config.function, PARAMETERS, keywords=tuple(params))
+        target = Target("function", config.function, is_async(function))
+        mark = partial(_mark_in_worker, pool, target, name, params, config.timeout or timeout)
+        return Part(name, config.weight, params, mark, None)
     builtin = rewards.find(config.name)
-    check_call(builtin.score, config.name, PARAMETERS, tuple(config.params))
-    if "extract" in config.params:  # misspelt, it would make every sample of the run invalid
-        get_extractor(config.params["extract"])
-    return Part(config.name, builtin.score, config.weight, config.params, builtin.check, timeout)
+    check_call(builtin.score, config.name, PARAMETERS, tuple(params))
+    if "extract" in params:  # misspelt, it would make every sample of the run invalid
+        get_extractor(params["extract"])
+    seconds = config.timeout or builtin.timeout or timeout
+    if builtin.where == "worker":
+        target = Target("builtin", config.name, is_async(builtin.score))
+        pool.expect(target)
+        mark = partial(_mark_in_worker, pool, target, name, params, seconds)
+    else:
+        mark = partial(mark_inline, Grader(name, builtin.score, builtin.answer, params, seconds))
+    return Part(name, config.weight, params, mark, builtin.check)
 
 
-def _number(value: Any, name: str) -> float:
-    """A scalar of any library as a finite float."""
-    text_or_complex = isinstance(value, str | bytes | complex | np.complexfloating)
-    if text_or_complex or not isinstance(value, SupportsFloat) or np.ndim(value) != 0:  # type: ignore[arg-type]
-        raise RewardError(f"{name} returned {value!r} of type {type(value).__name__}, not a number")
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise RewardError(f"{name} returned {value!r}, not a number: {error}") from error
-    if not math.isfinite(number):
-        raise RewardError(f"{name} returned {number}")
-    return number
+async def mark_inline(grader: Grader, question: Question) -> Mark:
+    """In the event loop's thread, on copies: what a function does to its arguments must not reach the next epoch."""
+    label, metadata = copy.deepcopy((question.label, question.metadata))
+    return await grader.grade(replace(question, label=label, metadata=metadata))
+
+
+async def _mark_in_worker(
+    pool: WorkerPool, target: Target, name: str, params: Mapping[str, Any], timeout: float, question: Question
+) -> Mark:
+    return await pool.mark(Call(name, target, params, timeout, question))

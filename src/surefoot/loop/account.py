@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ class RolloutFigures:
 
     reward_mean: float
     reward_std: float  # population
+    parts: Mapping[str, float]  # mean of each part of the reward, without its weight
     accuracy: float  # share of all rollouts with full marks; an invalid one has none
     length: float  # sampled tokens
     truncated: float  # share that ran into the length limit
@@ -34,6 +35,7 @@ def rollout_figures(groups: Sequence[Group], full_marks: float) -> RolloutFigure
     return RolloutFigures(
         reward_mean=_mean(rewards),
         reward_std=float(np.std(rewards)) if rewards else math.nan,
+        parts=_part_means(rollouts),
         accuracy=_mean([has_full_marks(rollout, full_marks) for rollout in rollouts]),
         length=_mean(lengths),
         truncated=_mean([rollout.stop == "length" for rollout in rollouts]),
@@ -41,6 +43,11 @@ def rollout_figures(groups: Sequence[Group], full_marks: float) -> RolloutFigure
         rollouts=len(rollouts),
         invalid=len(rollouts) - len(rewards),
     )
+
+
+def _part_means(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    valid = [rollout.reward_parts for rollout in rollouts if not rollout.invalid]
+    return {name: _mean([parts[name] for parts in valid]) for name in (valid[0] if valid else ())}
 
 
 def has_full_marks(rollout: Rollout, full_marks: float) -> bool:
@@ -179,6 +186,7 @@ def step_metrics(outcome: StepOutcome, figures: RolloutFigures) -> dict[str, flo
     return {
         "reward/mean": figures.reward_mean,
         "reward/std": figures.reward_std,
+        **{f"reward_part/{name}": value for name, value in figures.parts.items()},
         "rollout/accuracy": figures.accuracy,
         "rollout/length": figures.length,
         "rollout/truncated": figures.truncated,

@@ -29,18 +29,21 @@ class Evaluation:
     def accuracy(self) -> Interval:
         return self.passes[1]
 
+    def intervals(self) -> dict[str, Interval]:
+        """Every mean that is reported, by its name."""
+        passes = {f"pass@{k}": share for k, share in self.passes.items() if k > 1}
+        return {"accuracy": self.accuracy, **passes, "reward": self.reward}
+
     def line(self) -> str:
         """For people: every share with its interval."""
-        shares = {"accuracy": self.accuracy} | {f"pass@{k}": share for k, share in self.passes.items() if k > 1}
+        shares = {name: interval for name, interval in self.intervals().items() if name != "reward"}
         told = [f"{name} {share.mean:.3f} [{share.low:.3f}, {share.high:.3f}]" for name, share in shares.items()]
         return f"eval/{self.name}/{', '.join(told)}"
 
     def metrics(self) -> dict[str, float]:
         """Under eval/<name>/: every mean with the bounds of its 95% interval, and the counts."""
-        named = {"accuracy": self.accuracy, "reward": self.reward}
-        named |= {f"pass@{k}": interval for k, interval in self.passes.items() if k > 1}
         found = dict(self.figures)
-        for name, interval in named.items():
+        for name, interval in self.intervals().items():
             found |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
         return {f"eval/{self.name}/{name}": value for name, value in found.items()}
 

@@ -8,6 +8,7 @@ from surefoot.config.schema import RunConfig
 from surefoot.data.chat import ChatCodec, load_codec
 from surefoot.engines.inprocess.engine import InProcessEngine
 from surefoot.envs.rubric import Rubric
+from surefoot.envs.workers.pool import WorkerPool
 from surefoot.loop.advantages import AdvantageEstimator
 from surefoot.loop.collect import Collected, Collector
 from surefoot.loop.evaluate import EvalSet, build_eval_set
@@ -17,7 +18,7 @@ from surefoot.loop.rollout_only import RolloutOnly
 from surefoot.loop.saved import SavedRollouts
 from surefoot.loop.seeds import derive_seed
 from surefoot.loop.stop import Stop
-from surefoot.loop.task import Note, Source, Task, build_task, refuse_thin_data
+from surefoot.loop.task import Note, Source, Task, build_stream, build_task, refuse_thin_data
 from surefoot.loop.worker import Worker
 from surefoot.nn.model import CausalLM, load_model
 from surefoot.observe.console import Console
@@ -63,23 +64,26 @@ class Parts:
         return every > 0 and self.position.step % every == 0
 
 
-def build_parts(config: RunConfig, world: World, console: Console) -> Parts:
-    """Data and rewards first: a mistake in them must not wait for a model to load."""
-    task, stop = build_task(config), Stop()
+def build_parts(config: RunConfig, world: World, console: Console, pool: WorkerPool) -> Parts:
+    """Data and rewards first: a mistake in them must not wait for a model to load. `pool` computes the rewards."""
+    task, stop = build_task(config, pool), Stop()
+    stream = build_stream(config, task)
     codec = build_codec(config)
-    trainer = build_trainer(config, world, task.stream.total if task.stream else None)
+    trainer = build_trainer(config, world, stream.total if stream else None)
     model = trainer.roles.policy.model
     codec.refuse_unknown_ids(model.vocabulary)
     engine, publisher = build_engine(config, world, model, codec)
     sampler = build_collector(config, world, stop, task.rubric, codec, engine, model)
-    stream, collector = build_source(config, task, sampler, engine, model)
+    if task.prompts:
+        refuse_thin_data(task.prompts, config.rollout.prompts_per_step, lambda prompt: sampler.encode(prompt)[1])
+    source, collector = build_source(config, stream, sampler, engine, model)
     worker = RolloutOnly if config.debug.mode == "rollout_only" else Worker
     shuffle_seed = derive_seed(config.loop.seed, "shuffle") if config.debug.shuffle_rewards else None
     return Parts(
         config,
         world,
         stop,
-        stream,
+        source,
         collector,
         task.rubric.full_marks,
         AdvantageEstimator(config.algo, shuffle_seed),
@@ -128,14 +132,13 @@ def build_collector(
 
 
 def build_source(
-    config: RunConfig, task: Task, sampler: Collector, engine: InProcessEngine, model: CausalLM
+    config: RunConfig, stream: Source | None, sampler: Collector, engine: InProcessEngine, model: CausalLM
 ) -> tuple[Source, Collects]:
     """The two may be one: where nothing is sampled, the rollouts come with their prompts."""
-    if isinstance(task.stream, SavedRollouts):
-        return task.stream, task.stream
-    if task.stream is not None:
-        refuse_thin_data(task.prompts, config.rollout.prompts_per_step, lambda prompt: sampler.encode(prompt)[1])
-        return task.stream, sampler
+    if isinstance(stream, SavedRollouts):
+        return stream, stream
+    if stream is not None:
+        return stream, sampler
     fake = FakeRollouts(
         config.debug.lengths,
         group_size=config.rollout.group_size,
@@ -148,11 +151,11 @@ def build_source(
 
 def build_eval_sets(config: RunConfig, task: Task, sampler: Collector, model: CausalLM) -> tuple[EvalSet, ...]:
     sets = []
-    for eval_set, prompts, rubric in zip(config.eval.sets, task.eval_prompts, task.eval_rubrics, strict=True):
-        prompt_tokens = eval_set.max_prompt_tokens or config.rollout.max_prompt_tokens
-        new_tokens = eval_set.max_new_tokens or config.rollout.max_new_tokens
-        limit = prompt_limit(model, prompt_tokens, new_tokens, f"eval.sets {eval_set.name!r}")
-        sets.append(build_eval_set(eval_set, prompts, sampler, rubric=rubric, max_prompt_tokens=limit))
+    for part in task.evals:
+        prompt_tokens = part.config.max_prompt_tokens or config.rollout.max_prompt_tokens
+        new_tokens = part.config.max_new_tokens or config.rollout.max_new_tokens
+        limit = prompt_limit(model, prompt_tokens, new_tokens, f"eval.sets {part.config.name!r}")
+        sets.append(build_eval_set(part.config, part.prompts, sampler, rubric=part.rubric, max_prompt_tokens=limit))
     return tuple(sets)
 
 
@@ -197,13 +200,15 @@ def build_engine(
     config: RunConfig, world: World, policy: CausalLM, codec: ChatCodec
 ) -> tuple[InProcessEngine, Publisher]:
     """One rank: the sampler shares the trainer's parameters. More: each rank samples from a whole copy."""
+    if world.size == 1:
+        engine = build_sampling(config, policy, codec, shared=True)
+        return engine, SharedWeights(engine)
     dtype = DTYPES[config.precision.compute]
-    shared = world.size == 1
-    engine = InProcessEngine(
-        policy if shared else load_model(config.model.path, world.device, dtype=dtype),
-        decode=codec.decode,
-        eos_ids=codec.eos_ids,
-        max_slots=config.rollout.max_slots,
-        shared=shared,
+    engine = build_sampling(config, load_model(config.model.path, world.device, dtype=dtype), codec, shared=False)
+    return engine, CopiedWeights(policy, engine, dtype)
+
+
+def build_sampling(config: RunConfig, model: CausalLM, codec: ChatCodec, *, shared: bool) -> InProcessEngine:
+    return InProcessEngine(
+        model, decode=codec.decode, eos_ids=codec.eos_ids, max_slots=config.rollout.max_slots, shared=shared
     )
-    return engine, SharedWeights(engine) if shared else CopiedWeights(policy, engine, dtype)

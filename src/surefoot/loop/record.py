@@ -18,7 +18,10 @@ from surefoot.observe.ledger import Ledger
 from surefoot.observe.metrics import MetricsLog
 from surefoot.observe.rollouts import readable, write_rollouts
 from surefoot.observe.rundir import RunDir
+from surefoot.observe.trackers.fanout import Trackers
 from surefoot.types.rollout import Draw
+
+SHOWN = 20  # lines of a note
 
 
 class Recorder:
@@ -28,10 +31,12 @@ class Recorder:
         self.run, self.config, self.console = run, config, console
         self.ledger = Ledger.open(run.ledger) if run else None
         self.metrics = MetricsLog(run.metrics) if run else None
+        self.trackers: Trackers | None = None  # from `configured` on
+        self._resumed_at: int | None = None
         self.last: dict[str, float] = {}  # newest value of every metric
 
     def configured(self, config: RunConfig) -> None:
-        """Save the resolved configuration; where a resume changes it, say which keys."""
+        """Save the resolved configuration, and say which keys a resume changed; from here on metrics are tracked."""
         if not self.run:
             return
         text = dump_config(config)
@@ -40,6 +45,13 @@ class Recorder:
             self.event("config_changed", "\n".join(changed))
             self.console.warn(f"the configuration is not that of {self.run.config}: {'; '.join(changed)}")
         write_atomic(self.run.config, text.encode())
+        self.trackers = Trackers.open(
+            self.config,
+            self.run,
+            config.model_dump(mode="json"),
+            resumed_at=self._resumed_at,
+            warn=lambda problem: self.note("tracker", problem),
+        )
 
     def drawn(self, step: int, draws: Sequence[Draw]) -> None:
         if self.ledger:
@@ -63,8 +75,10 @@ class Recorder:
         self.console.info(f"step {step}: {evaluation.line()}")
 
     def note(self, kind: str, text: str) -> None:
-        """Something the user should know, on the terminal and in the ledger."""
-        self.console.warn(text)
+        """Something the user should know: whole in the ledger, its first lines on the terminal."""
+        first, *rest = text.splitlines()
+        more = [f"and {len(rest) - SHOWN} more, in the ledger's events"] if len(rest) > SHOWN else []
+        self.console.warn("\n".join([first, *rest[:SHOWN], *more]))
         self.event(kind, text)
 
     def event(self, kind: str, detail: str) -> None:
@@ -76,6 +90,7 @@ class Recorder:
 
     def resumed(self, step: int, cursor: int) -> None:
         """Everything after the checkpoint of `step` happens again, and with -1 everything: it is set aside."""
+        self._resumed_at = step
         if self.run and self.ledger and self.metrics:
             self.ledger.supersede(step, first_draw=cursor)
             cut = self.metrics.truncate(step, self.run.logs)
@@ -83,6 +98,8 @@ class Recorder:
                 self.console.warn(f"{self.run.metrics}: {cut.torn} torn lines were moved to {self.run.logs}")
 
     def close(self) -> None:
+        if self.trackers:
+            self.trackers.close()
         if self.ledger:
             self.ledger.close()
 
@@ -90,6 +107,8 @@ class Recorder:
         self.last |= metrics
         if self.metrics:
             self.metrics.append(step, time.time(), metrics)
+        if self.trackers:
+            self.trackers.log(step, metrics)
 
     def _show(self, outcome: StepOutcome, figures: RolloutFigures) -> None:
         for report in (report for update in outcome.updates for report in update.reports):
@@ -120,4 +139,9 @@ class Recorder:
         )
         rollouts = [(group.prompt, group.rollouts[0]) for group in outcome.collected.groups if group.rollouts]
         for prompt, rollout in rollouts[: self.config.show_samples]:
-            self.console.sample(prompt=readable(prompt.messages), response=rollout.response, reward=rollout.reward)
+            self.console.sample(
+                prompt=readable(prompt.messages),
+                response=rollout.response,
+                answers=rollout.answers,
+                reward=rollout.reward,
+            )

@@ -6,8 +6,7 @@ from surefoot.loop.parts import Parts
 from surefoot.loop.position import Position
 from surefoot.loop.record import Recorder
 from surefoot.observe.rundir import RunDir
-from surefoot.train.checkpoint import load_loop_state, load_tensors, save_checkpoint
-from surefoot.train.find import find_checkpoint
+from surefoot.train.checkpoint import find_sound_checkpoint, load_loop_state, load_tensors, save_checkpoint
 from surefoot.train.state import number_state, restore, tensor_state, weights_digest
 from surefoot.types.errors import CheckpointError, RunHalted, UsageError
 
@@ -24,6 +23,7 @@ def save(parts: Parts, recorder: Recorder, run: RunDir) -> None:
         loop_state=loop_state(parts),
         weights_digest=weights_digest(parts.trainer),
         keep_last=parts.config.checkpoint.keep_last,
+        keep_every=parts.config.checkpoint.keep_every,
     )
     recorder.event("checkpoint", path.name)
 
@@ -40,7 +40,7 @@ def loop_state(parts: Parts) -> dict[str, Any]:
 
 def resume(parts: Parts, recorder: Recorder, run: RunDir) -> None:
     """Continue from the newest complete checkpoint, from the start where there is none; says what was passed over."""
-    path, ignored = find_checkpoint(run.checkpoints)
+    path, ignored = find_sound_checkpoint(run.checkpoints)
     for broken, reason in ignored:
         parts.console.warn(f"{broken} is ignored: {reason}")
         recorder.event("checkpoint_ignored", f"{broken.name}: {reason}")
@@ -48,7 +48,7 @@ def resume(parts: Parts, recorder: Recorder, run: RunDir) -> None:
         state = load_loop_state(path)
         if state["stream"] != parts.stream.identity:
             raise UsageError(f"{path}: loop.seed or the data changed: prompts would be skipped, or drawn twice")
-        load_tensors(path, tensor_state(parts.trainer))
+        load_tensors(path, tensor_state(parts.trainer), verified=True)
         restore(parts.trainer, state["trainer"])
         parts.worker.consecutive_skips = state["consecutive_skips"]
         parts.position = Position(**state["position"])

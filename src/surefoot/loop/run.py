@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from surefoot.config.schema import RunConfig
+from surefoot.envs.workers.pool import WorkerPool
 from surefoot.loop import recover
 from surefoot.loop.parts import Parts, build_parts
 from surefoot.loop.record import Recorder
@@ -19,6 +20,7 @@ from surefoot.loop.serial import run_serial
 from surefoot.loop.stop import RunStopped
 from surefoot.observe.console import Console
 from surefoot.observe.rundir import RunDir, default_run_dir
+from surefoot.observe.trackers.fanout import require_installed
 from surefoot.train.shard import World, join_world, leave_world
 from surefoot.types.errors import UsageError
 
@@ -40,22 +42,29 @@ def run(config: RunConfig, *, resume: bool = False) -> RunResult:
     try:
         if world.leads:
             run_dir.check(resume=resume)
-        parts = build_parts(config, world, console)
-        if world.leads:  # only now: a mistake in data or model must not leave a folder behind
-            run_dir.create(resume=resume)
-        recorder = Recorder(run_dir if world.leads else None, config.observe, console)
-        try:
-            stopped = train(parts, recorder, run_dir, resume=resume)
-        except BaseException as error:
-            recorder.event("ended", f"step {parts.position.step}: {type(error).__name__}: {error}")
-            raise
-        finally:
-            recorder.close()
-        end = f"stopped by {stopped}, --resume goes on" if stopped else "done"
-        console.info(f"{end}: {parts.position.step} steps in {run_dir.path}")
-        return RunResult(run_dir.path, parts.position.step, recorder.last, stopped)
+            require_installed(config.observe.trackers)
+        with WorkerPool(config.env.workers) as pool:
+            parts = build_parts(config, world, console, pool)
+            if world.leads:  # only now: a mistake in data or model must not leave a folder behind
+                run_dir.create(resume=resume)
+            return record(parts, run_dir, resume=resume)
     finally:
         leave_world()
+
+
+def record(parts: Parts, run_dir: RunDir, *, resume: bool) -> RunResult:
+    """The run, with its end in the ledger however it comes."""
+    recorder = Recorder(run_dir if parts.world.leads else None, parts.config.observe, parts.console)
+    try:
+        stopped = train(parts, recorder, run_dir, resume=resume)
+    except BaseException as error:
+        recorder.event("ended", f"step {parts.position.step}: {type(error).__name__}: {error}")
+        raise
+    finally:
+        recorder.close()
+    end = f"stopped by {stopped}, --resume goes on" if stopped else "done"
+    parts.console.info(f"{end}: {parts.position.step} steps in {run_dir.path}")
+    return RunResult(run_dir.path, parts.position.step, recorder.last, stopped)
 
 
 def train(parts: Parts, recorder: Recorder, run_dir: RunDir, *, resume: bool) -> str:
@@ -70,8 +79,8 @@ def train(parts: Parts, recorder: Recorder, run_dir: RunDir, *, resume: bool) ->
     save = partial(recover.save, parts, recorder, run_dir)
     try:
         asyncio.run(serve(parts, recorder, save))
-    except RunStopped as signal:
-        stopped = str(signal)
+    except RunStopped as end:
+        stopped = end.signal
         recorder.event("stopped", f"step {parts.position.step}: {stopped}")
     if not parts.due(parts.config.checkpoint.every) and parts.position.step > first:
         save()

@@ -11,12 +11,18 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from surefoot.types.errors import SurefootError
+
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 T = TypeVar("T")
 
 
-class RunStopped(Exception):
-    """Somebody asked the run to end; the message is the signal's name."""
+class RunStopped(SurefootError):
+    """Somebody asked the run to end."""
+
+    def __init__(self, signal_name: str) -> None:
+        super().__init__(f"stopped by {signal_name}")
+        self.signal = signal_name
 
 
 class Stop:

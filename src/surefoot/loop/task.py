@@ -1,15 +1,16 @@
 """What a run asks and how it grades: data and rewards, checked before any model is loaded."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from surefoot.config.schema import RunConfig
-from surefoot.data.source import load_prompts
+from surefoot.config.schema import DataConfig, EvalSetConfig, RewardConfig, RunConfig
+from surefoot.data.mix import Share
+from surefoot.data.source import LoadedPrompts, load_data
 from surefoot.data.stream import PromptStream
 from surefoot.envs.rubric import Rubric
+from surefoot.envs.workers.pool import WorkerPool
 from surefoot.loop.saved import SavedRollouts
 from surefoot.loop.seeds import derive_seed
 from surefoot.types.errors import DataError
@@ -42,37 +43,71 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class EvalTask:
+    config: EvalSetConfig
+    prompts: tuple[Prompt, ...]
+    rubric: Rubric
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
     rubric: Rubric
-    prompts: tuple[Prompt, ...]  # of training; none where the rollouts are saved or fake
-    stream: Source | None  # None where the rollouts are fake
-    eval_prompts: tuple[list[Prompt], ...]
-    eval_rubrics: tuple[Rubric, ...]
+    prompts: tuple[Prompt, ...]  # of training; none where it is not loaded, or its rollouts are saved or fake
+    sources: tuple[Share, ...]  # what they are mixed of
+    evals: tuple[EvalTask, ...]
     notes: tuple[Note, ...]
 
 
-def build_task(config: RunConfig) -> Task:
-    rubric = Rubric.from_config(config.env.rewards, timeout=config.env.timeout)
-    eval_rubrics = tuple(
-        Rubric.from_config(s.rewards, timeout=config.env.timeout) if s.rewards else rubric for s in config.eval.sets
+def build_task(config: RunConfig, pool: WorkerPool, *, training: bool = True) -> Task:
+    """`pool`: computes the rewards. `training`: off where only the evaluation sets are wanted."""
+    rubric = build_rubric(config, config.env.rewards, pool, "env.rewards")
+    sections: list[DataConfig] = [*config.eval.sets]
+    if training and config.debug.mode in ("off", "rollout_only"):
+        sections.append(config.data)
+    loaded = [load_data(section) for section in sections]
+    rubrics = [
+        build_rubric(config, section.rewards, pool, f"eval.sets.{index}.rewards") if section.rewards else rubric
+        for index, section in enumerate(config.eval.sets)
+    ]
+    for part, grader in zip(loaded, [*rubrics, rubric], strict=False):
+        grader.check(part.prompts)
+    evals = zip(config.eval.sets, loaded, rubrics, strict=False)
+    own = loaded[len(rubrics)] if len(loaded) > len(rubrics) else LoadedPrompts((), (), ())
+    return Task(
+        rubric=rubric,
+        prompts=own.prompts,
+        sources=own.sources,
+        evals=tuple(EvalTask(section, part.prompts, grader) for section, part, grader in evals),
+        notes=tuple(note for part in loaded for note in bad_row_notes(part)),
     )
-    eval_prompts = tuple(load_prompts(eval_set) for eval_set in config.eval.sets)
-    for eval_rubric, held_out in zip(eval_rubrics, eval_prompts, strict=True):
-        eval_rubric.check(held_out)
-    prompts: list[Prompt] = []
-    stream: Source | None = None
+
+
+def build_rubric(config: RunConfig, rewards: Sequence[RewardConfig], pool: WorkerPool, section: str) -> Rubric:
+    return Rubric.from_config(rewards, timeout=config.env.timeout, pool=pool, section=section)
+
+
+def bad_row_notes(loaded: LoadedPrompts) -> list[Note]:
+    """What `bad_rows = "skip"` left out, with every reason."""
+    if not loaded.skipped:
+        return []
+    rows = len(loaded.prompts) + len(loaded.skipped)
+    reasons = "\n".join(loaded.skipped)
+    return [Note("bad_rows", f"{len(loaded.skipped)} of {rows} rows are bad and were skipped:\n{reasons}")]
+
+
+def build_stream(config: RunConfig, task: Task) -> Source | None:
+    """None where the rollouts are fake: their prompts come with them, and need the model's vocabulary."""
+    if config.debug.mode == "fake_data":
+        return None
     if config.debug.mode == "train_only":
-        stream = SavedRollouts(Path(config.debug.rollouts))
-    elif config.debug.mode != "fake_data":
-        prompts = load_prompts(config.data)
-        rubric.check(prompts)
-        stream = PromptStream(
-            prompts,
-            seed=derive_seed(config.loop.seed, "order"),
-            shuffle=config.data.shuffle,
-            epochs=config.data.epochs,
-        )
-    return Task(rubric, tuple(prompts), stream, eval_prompts, eval_rubrics, ())
+        return SavedRollouts(Path(config.debug.rollouts))
+    return PromptStream(
+        task.prompts,
+        seed=derive_seed(config.loop.seed, "order"),
+        shuffle=config.data.shuffle,
+        epochs=config.data.epochs,
+        sources=task.sources,
+    )
 
 
 def refuse_thin_data(prompts: Sequence[Prompt], wanted: int, problem_of: Callable[[Prompt], str]) -> None:
@@ -80,14 +115,16 @@ def refuse_thin_data(prompts: Sequence[Prompt], wanted: int, problem_of: Callabl
 
     `problem_of`: why a prompt cannot be sampled from, "" where it can. Looks no further than the first full batch.
     """
-    kept, reasons = 0, Counter[str]()
+    kept, lost = 0, dict[str, list[str]]()
     for prompt in prompts:
         problem = problem_of(prompt)
-        reasons[problem.partition(":")[0]] += bool(problem)
+        if problem:
+            lost.setdefault(problem.partition(":")[0], []).append(f"prompt {prompt.id}: {problem}")
         kept += not problem
         if kept == wanted:
             return
-    lost = "".join(f", {count} {reason}" for reason, count in reasons.items() if count)
+    told = "".join(f"\n{len(texts)} of them like {texts[0]}" for texts in lost.values())
     raise DataError(
-        f"data: of {len(prompts)} prompts {kept} are usable{lost}: no full batch of rollout.prompts_per_step = {wanted}"
+        f"data: {kept} of {len(prompts)} prompts can be used: no full batch of "
+        f"rollout.prompts_per_step = {wanted}{told}"
     )

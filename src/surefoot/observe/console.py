@@ -4,7 +4,7 @@ Where the output is not a terminal it is plain text: no colours, no bars, no wra
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -91,10 +91,12 @@ class Console:
     def warn(self, text: str) -> None:
         self._err.print(Text.assemble(("warning: ", "yellow"), text))
 
-    def sample(self, *, prompt: str, response: str, reward: float | None) -> None:
-        """One rollout, for people."""
+    def sample(self, *, prompt: str, response: str, answers: Mapping[str, str], reward: float | None) -> None:
+        """One rollout, for people. `answers`: what each part's extraction accepted."""
         self._out.print(Text.assemble(("prompt   ", "dim"), _indent(prompt)))
         self._out.print(Text.assemble(("response ", "dim"), _indent(response)))
+        for part, answer in answers.items():
+            self._out.print(Text.assemble(("answer   ", "dim"), f"{_indent(answer)}  ({part})"))
         self._out.print(Text.assemble(("reward   ", "dim"), _number(reward, ".3f")))
 
     @contextmanager

@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
         ("response", pa.string()),
         ("reward", pa.float64()),
         ("reward_parts", pa.map_(pa.string(), pa.float64())),
+        ("answers", pa.map_(pa.string(), pa.string())),  # part -> what its extraction accepted
         ("advantage", pa.float64()),  # null where the rollout got none
         ("stop", pa.string()),
         ("invalid", pa.string()),
@@ -118,6 +119,7 @@ def _row(group: Group, index: int, advantage: float | None) -> dict[str, Any]:
         "response": rollout.response,
         "reward": float(rollout.reward),
         "reward_parts": list(rollout.reward_parts.items()),
+        "answers": list(rollout.answers.items()),
         "advantage": None if advantage is None else float(advantage),
         "stop": rollout.stop,
         "invalid": rollout.invalid,
@@ -209,6 +211,7 @@ def _rollout(row: dict[str, Any], tokens: Mapping[str, list[NDArray[Any]]]) -> R
         seed=row["seed"],
         reward=row["reward"],
         reward_parts=dict(row["reward_parts"]),
+        answers=dict(row["answers"]),
         invalid=row["invalid"],
     )
 

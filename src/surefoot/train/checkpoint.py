@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
 
 from surefoot.observe.durable import sync_folder, write_durably
-from surefoot.train.find import DISPLACED, UNFINISHED, checkpoint_entries
+from surefoot.train.find import DISPLACED, UNFINISHED, checkpoint_entries, find_checkpoint
 from surefoot.train.manifest import (
     describe,
     incompleteness,
@@ -50,18 +53,21 @@ def save_checkpoint(
     loop_state: dict[str, Any],
     weights_digest: str,
     keep_last: int,
+    keep_every: int = 0,
 ) -> Path:
     """Write checkpoint `step` under root and return its folder; a collective where a process group is initialised.
 
     tensors: nested dict of tensors, DTensors and plain values, each rank its own. loop_state: what JSON holds, of
-    rank 0. keep_last: complete checkpoints to keep, this one included; the rest, and broken ones up to this step, are
-    deleted after this one is safe. What an earlier save left unfinished is removed first.
+    rank 0. keep_last: newest complete checkpoints to keep, this one included; those whose step is a multiple of
+    `keep_every` stay as well (0 = none). The rest, and broken ones up to this step, are deleted after this one is
+    safe. What an earlier save left unfinished is removed first.
 
-    Errors: CheckpointError naming path and cause, the same on every rank whichever failed (disk full, size limit, a
-    value that JSON would change). Earlier checkpoints are then as they were and the unfinished folder stays behind.
+    Errors: CheckpointError naming path, cause and the last complete checkpoint, the same on every rank whichever
+    failed (disk full, size limit, a value that JSON would change). Earlier checkpoints are then as they were and the
+    unfinished folder stays behind, until the next save.
     """
-    if step < 0 or keep_last < 1:
-        raise ValueError(f"step {step} must not be negative and checkpoint.keep_last {keep_last} must be at least 1")
+    if step < 0 or keep_last < 1 or keep_every < 0:
+        raise ValueError(f"step {step}, checkpoint.keep_last {keep_last} or checkpoint.keep_every {keep_every} too low")
     final = root / f"step-{step:06d}"
     unfinished = root / f"{UNFINISHED}{final.name}"
     leads = _rank() == 0
@@ -84,29 +90,43 @@ def save_checkpoint(
 
     def prune() -> None:
         if leads:
-            _prune(final, step, keep_last)
+            _prune(final, step, keep_last, keep_every)
 
-    _together(f"{unfinished}: cannot be prepared", prepare)
-    _together(f"{unfinished}: cannot be written", partial(_run_dcp, save, unfinished / TENSORS, tensors))
-    _together(f"{unfinished}: cannot be finished", seal)
+    try:
+        _together(f"{unfinished}: cannot be prepared", prepare)
+        _together(f"{unfinished}: cannot be written", partial(_run_dcp, _save, unfinished / TENSORS, tensors))
+        _together(f"{unfinished}: cannot be finished", seal)
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; {_what_remains(root)}") from error
     _together(f"{final} is complete, but older ones cannot be removed", prune)
     return final
 
 
-def load_tensors(path: Path, tensors: dict[str, Any]) -> None:
+def find_sound_checkpoint(root: Path) -> tuple[Path | None, list[tuple[Path, str]]]:
+    """As `find_checkpoint`, but what it picks was read and is what was saved; a damaged one is passed over as well.
+
+    A collective: each rank reads its share of the files. `load_tensors(..., verified=True)` need not read them again.
+    """
+    found, ignored = None, []
+    for entry in checkpoint_entries(root):
+        problem = entry.problem or ("" if found else _damage(entry.path))
+        if problem:
+            ignored.append((entry.path, problem))
+        elif found is None:
+            found = entry.path
+    return found, ignored
+
+
+def load_tensors(path: Path, tensors: dict[str, Any], *, verified: bool = False) -> None:
     """Fill `tensors` in place from a checkpoint, whatever number of ranks saved it; a collective like the save.
 
     tensors: as given to the save in names, shapes and dtypes, or a part of it; plain values are replaced in their
-    dicts. Errors: CheckpointError, the same on every rank, naming the damaged file or the key that does not fit.
+    dicts. verified: `find_sound_checkpoint` named it, so its files are not hashed again.
+    Errors: CheckpointError, the same on every rank, naming the damaged file or the key that does not fit.
     """
-
-    def verify_my_share() -> None:
-        manifest = read_manifest(path)
-        for name in sorted(manifest.files)[_rank() :: _world_size()]:
-            verify(path, manifest, name)
-
     what = f"{path}: cannot be loaded"
-    _together(what, verify_my_share)
+    if not verified:
+        _together(what, partial(_verify_my_share, path))
     _together(what, partial(_check_dtypes, path / TENSORS, tensors))
     _together(what, partial(_run_dcp, load, path / TENSORS, tensors))
 
@@ -116,6 +136,43 @@ def load_loop_state(path: Path) -> dict[str, Any]:
     verify(path, read_manifest(path), LOOP)
     state: dict[str, Any] = json.loads((path / LOOP).read_text(encoding="utf8"))
     return state
+
+
+def saved_tensors(path: Path, part: str) -> dict[str, torch.Tensor]:
+    """Shapes and dtypes, as tensors of the meta device, of what was saved under `part`: "policy" for the masters.
+
+    Errors: CheckpointError where the checkpoint's table of contents is not the file that was saved.
+    """
+    verify(path, read_manifest(path), f"{TENSORS}/.metadata")
+    return {
+        str(keys[1]): torch.empty(saved.size, dtype=saved.properties.dtype, device="meta")
+        for keys, saved in _contents(path / TENSORS)
+        if keys[0] == part
+    }
+
+
+def _verify_my_share(path: Path) -> None:
+    manifest = read_manifest(path)
+    for name in sorted(manifest.files)[_rank() :: _world_size()]:
+        verify(path, manifest, name)
+
+
+def _damage(path: Path) -> str:
+    """What is wrong with the files of a checkpoint, "" where nothing is; the same on every rank."""
+    try:
+        _together(f"{path}: cannot be used", partial(_verify_my_share, path))
+    except CheckpointError as error:
+        return str(error)
+    return ""
+
+
+def _what_remains(root: Path) -> str:
+    """For whoever reads that a save failed: where the run could go on from."""
+    try:
+        last, _ = find_checkpoint(root)
+    except CheckpointError as error:
+        return str(error)
+    return f"the last complete checkpoint is {last}" if last else "there is no complete checkpoint yet"
 
 
 def _clear_leftovers(root: Path) -> None:
@@ -137,13 +194,15 @@ def _move_in(unfinished: Path, final: Path, step: int) -> None:
     sync_folder(final.parent)
 
 
-def _prune(final: Path, step: int, keep_last: int) -> None:
+def _prune(final: Path, step: int, keep_last: int, keep_every: int) -> None:
     entries = checkpoint_entries(final.parent)
     newest_first: dict[int, Path] = {}
     for entry in entries:
         if not entry.problem:
             newest_first.setdefault(entry.step, entry.path)
     keep = {final, *[path for path in newest_first.values() if path != final][: keep_last - 1]}
+    if keep_every:
+        keep |= {path for number, path in newest_first.items() if number % keep_every == 0}
     for entry in entries:
         if entry.path not in keep and not (entry.problem and entry.step > step):
             _discard(entry.path)
@@ -172,13 +231,19 @@ def _check_json(value: Any, where: str) -> None:
 
 def _check_dtypes(folder: Path, tensors: dict[str, Any]) -> None:
     """The load would convert without a word: float32 weights into float16 or even integers."""
+    for keys, saved in _contents(folder):
+        dtype, wanted = saved.properties.dtype, _at(tensors, keys)
+        if isinstance(wanted, torch.Tensor) and dtype != wanted.dtype:
+            raise CheckpointError(f"{'.'.join(map(str, keys))} was saved as {dtype} and is wanted as {wanted.dtype}")
+
+
+def _contents(folder: Path) -> Iterator[tuple[tuple[str | int, ...], TensorStorageMetadata]]:
+    """Every saved tensor: the keys that lead to it, and what it was saved as."""
     metadata = FileSystemReader(folder).read_metadata()
     for name, keys in (metadata.planner_data or {}).items():
-        saved, wanted = metadata.state_dict_metadata[name], _at(tensors, keys)
-        if isinstance(saved, TensorStorageMetadata) and isinstance(wanted, torch.Tensor):
-            dtype = saved.properties.dtype
-            if dtype != wanted.dtype:
-                raise CheckpointError(f"{name} was saved as {dtype} and is wanted as {wanted.dtype}")
+        saved = metadata.state_dict_metadata[name]
+        if isinstance(saved, TensorStorageMetadata):
+            yield keys, saved
 
 
 def _at(tree: Any, keys: tuple[str | int, ...]) -> Any:
@@ -189,6 +254,23 @@ def _at(tree: Any, keys: tuple[str | int, ...]) -> Any:
             return None
         tree = tree[key]
     return tree
+
+
+class _PlainWriter(FileSystemWriter):
+    """Where the disk is full, closing the archive fails in its turn and hides why: this raises the disk's own error."""
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        try:
+            return super().write_data(plan, planner)
+        except Exception as error:
+            first: BaseException | None = error
+            while first is not None and not isinstance(first, OSError):
+                first = first.__context__
+            raise (first or error) from None
+
+
+def _save(tensors: dict[str, Any], *, checkpoint_id: Path, no_dist: bool) -> None:
+    save(tensors, storage_writer=_PlainWriter(checkpoint_id), no_dist=no_dist)
 
 
 def _run_dcp(call: Callable[..., Any], folder: Path, tensors: dict[str, Any]) -> None:

@@ -5,8 +5,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from surefoot.train.manifest import incompleteness
-from surefoot.types.errors import CheckpointError
+from surefoot.observe.rundir import RunDir
+from surefoot.train.manifest import NAME, incompleteness, read_manifest
+from surefoot.types.errors import CheckpointError, UsageError
 
 UNFINISHED, DISPLACED = ".tmp-", ".old"
 FOLDER = re.compile(r"(?P<unfinished>\.tmp-)?step-(?P<step>\d+)(?P<displaced>\.old)?")
@@ -28,6 +29,27 @@ def find_checkpoint(root: Path) -> tuple[Path | None, list[tuple[Path, str]]]:
     entries = checkpoint_entries(root)
     complete = [entry.path for entry in entries if not entry.problem]
     return (complete[0] if complete else None), [(entry.path, entry.problem) for entry in entries if entry.problem]
+
+
+def locate_checkpoint(path: Path) -> tuple[Path, list[tuple[Path, str]]]:
+    """The checkpoint that a user names: its own folder, or a run's, or the one a run keeps them in. Of the latter two
+    the newest complete one is taken; the second value is what was passed over, as from `find_checkpoint`.
+
+    Errors: UsageError where there is none; CheckpointError where the folder is one that is not complete.
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such folder")
+    if FOLDER.fullmatch(path.name) or (path / NAME).exists():
+        problem = incompleteness(path, read_manifest(path).step)  # a copy may have any name
+        if problem:
+            raise CheckpointError(problem)
+        return path, []
+    inside = RunDir(path).checkpoints
+    found, ignored = find_checkpoint(inside if inside.is_dir() else path)
+    if found is None:
+        reasons = "; ".join(reason for _, reason in ignored)
+        raise UsageError(f"{path}: holds no complete checkpoint{f' ({reasons})' if reasons else ''}")
+    return found, ignored
 
 
 def checkpoint_entries(root: Path) -> list[Entry]:

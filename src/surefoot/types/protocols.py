@@ -1,6 +1,6 @@
 """The seams: what an episode, a reward and a rollout engine look like to those who use them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,10 +21,6 @@ class Codec(Protocol):
     def encode(self, messages: Sequence[Message]) -> IntArray: ...
 
     def decode(self, token_ids: Sequence[int] | np.ndarray) -> str: ...
-
-
-RewardFunction = Callable[[str, str, Any, Mapping[str, Any]], float]
-"""(prompt text, response text, label, metadata) -> reward; raises `RewardError` where it cannot tell."""
 
 
 class Engine(Protocol):

@@ -78,6 +78,15 @@ class Turn:
     reward: float
 
 
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a rubric makes of one answer. `parts` are without their weights."""
+
+    reward: float
+    parts: Mapping[str, float]
+    answers: Mapping[str, str]  # part -> the text that its extraction accepted; parts that found none are not in it
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rollout:
     """One episode. Where `invalid` is not empty it is the reason, and `reward` is NaN."""
@@ -88,6 +97,7 @@ class Rollout:
     seed: int
     reward: float
     reward_parts: Mapping[str, float]
+    answers: Mapping[str, str]  # as in `Score`
     invalid: str
 
 

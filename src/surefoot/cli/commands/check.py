@@ -1,15 +1,19 @@
 """surefoot check: the resolved configuration, every problem, and what memory the run will need."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from surefoot.cli.arguments import Overrides, RunFile
 
 if TYPE_CHECKING:
-    from surefoot.config.schema import RunConfig
+    from surefoot.config.schema import DataConfig, RunConfig
+
+T = TypeVar("T")
 
 
 def check_command(
@@ -43,24 +47,36 @@ def _task_problems(config: "RunConfig") -> list[str]:
     A section that contradicts itself was told so already: it is not asked again in other words.
     """
     from surefoot.config.check import cross_field_problems
-    from surefoot.data.source import load_prompts
+    from surefoot.data.source import LoadedPrompts, load_data
     from surefoot.envs.rubric import Rubric
+    from surefoot.observe.trackers.fanout import require_installed
     from surefoot.types.errors import UsageError
 
     told = {problem.keys[0][0] for problem in cross_field_problems(config)}
-    problems, prompts = [], []
-    for name, sections in (("data", [config.data]), ("eval", config.eval.sets)):
-        for section in sections if name not in told else ():
-            try:
-                prompts += load_prompts(section)
-            except UsageError as error:
-                problems.append(str(error))
-    if "env" not in told:
+    problems: list[str] = []
+
+    def attempt(work: Callable[[], T]) -> T | None:
         try:
-            Rubric.from_config(config.env.rewards, timeout=config.env.timeout).check(prompts)
+            return work()
         except UsageError as error:
             problems.append(str(error))
-    return problems
+            return None
+
+    def load(section: "DataConfig", name: str) -> LoadedPrompts | None:
+        loaded = attempt(lambda: load_data(section)) if name not in told else None
+        for row in loaded.skipped if loaded else ():
+            print(f"warning: skipped: {row}", file=sys.stderr)
+        return loaded
+
+    samples = config.debug.mode in ("off", "rollout_only")  # else [data] is not read
+    own = [(config.env.rewards, load(config.data, "data") if samples else None)]
+    sets = [(s.rewards or config.env.rewards, load(s, "eval")) for s in config.eval.sets]
+    for rewards, loaded in [*own, *sets] if "env" not in told else ():
+        rubric = attempt(partial(Rubric.from_config, rewards, timeout=config.env.timeout))
+        if rubric and loaded:
+            attempt(partial(rubric.check, loaded.prompts))
+    attempt(lambda: require_installed(config.observe.trackers))
+    return list(dict.fromkeys(problems))
 
 
 def _report_memory(config: "RunConfig", ranks: int) -> list[str]:

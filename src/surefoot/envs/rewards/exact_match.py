@@ -27,13 +27,13 @@ def score(
     (1.0, 0.0)
     """
     check(label, metadata, extract=extract, strip=strip)
-    answer = get_extractor(extract)(response)
-    if answer is None:
+    found = get_extractor(extract)(response)
+    if found is None:
         return 0.0
     if _by_value(label, extract):
-        return float(exact_number(answer) == exact_number(str(label)))
+        return float(exact_number(found) == exact_number(str(label)))
     gold = str(label)
-    return float(answer.strip() == gold.strip() if strip else answer == gold)
+    return float(found.strip() == gold.strip() if strip else found == gold)
 
 
 def check(label: Any, metadata: Mapping[str, Any], *, extract: str = "none", strip: bool = True) -> None:
@@ -49,6 +49,11 @@ def check(label: Any, metadata: Mapping[str, Any], *, extract: str = "none", str
         raise RewardError("the label is empty: an empty answer would be right")
     if _by_value(label, extract) and exact_number(str(label)) is None:
         raise RewardError(f"the label {label!r} is not one number, and numbers are compared")
+
+
+def answer(response: str, *, extract: str = "none", strip: bool = True) -> str | None:
+    """What is compared with the label; None where nothing is extracted."""
+    return None if extract == "none" else get_extractor(extract)(response)
 
 
 def _by_value(label: Any, extract: str) -> bool:

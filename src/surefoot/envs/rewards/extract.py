@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from surefoot.config.suggest import nearest_choice
+from surefoot.config.nearest import nearest_choice
 from surefoot.types.errors import HookError
 
 _SEPARATOR = r"(?:,|\{,\})"  # 48,250 or LaTeX's 48{,}250

@@ -30,11 +30,11 @@ def score(
     on words.
     """
     scorer = _scorer_of(metadata)
-    answer = get_extractor(extract)(response)
-    if answer is None:
+    found = get_extractor(extract)(response)
+    if found is None:
         return 0.0
     try:
-        return float(scorer(answer, metadata["entry"]))
+        return float(scorer(found, metadata["entry"]))
     except Exception as error:
         raise RewardError(f"{metadata['task']}'s scorer raised {type(error).__name__}: {error}") from error
 
@@ -42,6 +42,15 @@ def score(
 def check(label: Any, metadata: Mapping[str, Any], *, extract: str = "none") -> None:
     """Raise `RewardError` for a prompt that reasoning_gym did not generate."""
     _scorer_of(metadata)
+
+
+def answer(response: str, *, extract: str = "none") -> str | None:
+    """What is handed to the scorer; None where nothing is extracted."""
+    return None if extract == "none" else get_extractor(extract)(response)
+
+
+def prepare() -> None:
+    import reasoning_gym  # noqa: F401 - takes a second, which is not the first answer's
 
 
 def _scorer_of(metadata: Mapping[str, Any]) -> Scorer:

