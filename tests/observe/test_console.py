@@ -51,9 +51,7 @@ def test_header_comes_again() -> None:
 def test_text_of_users_is_not_markup_and_not_wrapped() -> None:
     file = io.StringIO()
     console = Console(file=file)
-    console.sample(
-        prompt="[bold]2+2[/bold] :smile:", response="x" * 200 + "\nline", answers={"math": "4"}, reward=1.0
-    )
+    console.sample(prompt="[bold]2+2[/bold] :smile:", response="x" * 200 + "\nline", answers={"math": "4"}, reward=1.0)
     lines = file.getvalue().splitlines()
     assert lines[0] == "prompt   [bold]2+2[/bold] :smile:"
     assert lines[1:3] == ["response " + "x" * 200, "         line"]

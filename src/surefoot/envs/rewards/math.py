@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from surefoot.envs.rewards.mathematics import symbolic
-from surefoot.envs.rewards.mathematics.boxes import FALLBACKS, find_answer, last_box
+from surefoot.envs.rewards.mathematics.boxes import find_answer, last_box
 from surefoot.envs.rewards.mathematics.clean import clean
 from surefoot.envs.rewards.mathematics.compare import MAX_LENGTH, is_right
 from surefoot.types.errors import RewardError
@@ -43,6 +43,7 @@ def check(label: Any, metadata: Mapping[str, Any], *, fallback: str = "none") ->
 
 
 def prepare() -> None:
+    """Import what takes a second, before the first answer's clock runs."""
     symbolic.prepare()
 
 

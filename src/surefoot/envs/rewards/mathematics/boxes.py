@@ -12,7 +12,7 @@ _MARK = re.compile(
     r"|\\(?s:.)"  # an escaped brace closes nothing
     r"|(?P<brace>[{}])"
 )
-_STATED = re.compile(r"(?i:\banswer\s*\**(?:is|:|=)|####)[\s*:]*(?P<rest>[^\n]+)")
+_STATED = re.compile(r"(?i:\banswer\s*\**(?:is|:|=)|####)[\s*:]*")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 
 
@@ -44,10 +44,11 @@ def stated(response: str) -> str | None:
     >>> stated("Hence the final answer is $x = 3$. Done."), stated("#### 1,200"), stated("It is 3.")
     ('$x = 3$', '1,200', None)
     """
-    matches = _STATED.findall(response)
-    if not matches:
+    ends = [match.end() for match in _STATED.finditer(response)]
+    if not ends:
         return None
-    return _SENTENCE_END.split(matches[-1], maxsplit=1)[0].strip(" .*") or None
+    line = response[ends[-1] :].partition("\n")[0]
+    return _SENTENCE_END.split(line, maxsplit=1)[0].strip(" .*") or None
 
 
 FALLBACKS: dict[str, Callable[[str], str | None]] = {

@@ -45,11 +45,11 @@ def clean(text: str) -> str:
     r"""`text` in this package's one spelling; \mathrm and its like become \text, delimiters of mathematics go.
 
     >>> clean(r"$\dfrac{1}{2}\cdot \left( −x² \right)$"), clean(r"9\mathrm{\,kg}.")
-    ('\\frac{1}{2}* ( -x^{2} )', '9\\text{ kg}')
+    ('\\frac {1}{2}* ( -x^{2} )', '9\\text{ kg}')
     """
     text = _unicode(text)
     # A line break of a matrix is consumed first, or its second half would be taken for a space's.
-    text = re.sub(r"(\\\\)(?:\s*\[[\d.]+\w\w\])?|\\!|\\[()\[\],;: ]", _spacing, text)
+    text = re.sub(r"(\\\\)(?:\s*\[[\d.]+\w\w\])?|\\! ?|\\[()\[\],;: ]", _spacing, text)
     text = _dollars(text).replace("**", "^") if _is_power(text) else _dollars(text).replace("**", "").replace("`", "")
     text = _BOX.sub("", _NAMED.sub(r"\\\1 ", text))
     text = _OPEN_DOT.sub("", text)
@@ -82,7 +82,7 @@ def _dollars(text: str) -> str:
 
 
 def _spacing(match: re.Match[str]) -> str:
-    return match[1] or ("" if match[0] == r"\!" else " ")
+    return match[1] or ("" if match[0].startswith(r"\!") else " ")
 
 
 def _command(match: re.Match[str]) -> str:

@@ -125,18 +125,23 @@ def _as_relation(shape: Shape) -> Shape:
 
 
 def _same_assigned(gold: Shape, answer: Shape) -> bool:
-    """Values by name; without names, by the alphabetical order of the other side's."""
-    if isinstance(gold, Assigned) and isinstance(answer, Assigned):
-        names = [name for name, _ in gold.pairs] == [name for name, _ in answer.pairs]
-        return names and _in_order(_values(gold), _values(answer))
-    return _in_order(_values(gold), _values(answer))
+    """Values by name; without names, in the label's order, or in alphabetical order where the label has no names."""
+    if not isinstance(answer, Assigned):
+        return _in_order(_values(gold), _values(answer))
+    ordered = Assigned(tuple(sorted(answer.pairs, key=lambda pair: pair[0])))
+    if not isinstance(gold, Assigned):
+        return _in_order(_values(gold), _values(ordered))
+    pairs = sorted(gold.pairs, key=lambda pair: pair[0])
+    names = [name for name, _ in pairs] == [name for name, _ in ordered.pairs]
+    return names and _in_order([value for _, value in pairs], _values(ordered))
 
 
 def _values(shape: Shape) -> Sequence[Shape]:
     if isinstance(shape, Assigned):
         return [value for _, value in shape.pairs]
-    is_point = isinstance(shape, Bracket) and (shape.opening, shape.closing) == ("(", ")")
-    return shape.items if is_point or isinstance(shape, Items) else [shape]
+    if isinstance(shape, Items) or (isinstance(shape, Bracket) and (shape.opening, shape.closing) == ("(", ")")):
+        return shape.items
+    return [shape]
 
 
 def _same_formula(gold: Shape, answer: Shape) -> bool:
@@ -184,11 +189,14 @@ def _in_any_order(gold: Sequence[Shape], answer: Sequence[Shape]) -> bool:
 
 
 def _same_ratio(gold: Shape, answer: Shape) -> bool:
-    """3:4 is 6:8, and 3/4."""
-    terms = [_terms(shape) for shape in (gold, answer)]
-    if len(terms[0]) != len(terms[1]) or len(terms[0]) < 2:
+    """3:4 is 6:8, and 3/4; a time of day is only itself."""
+    first, second = _terms(gold), _terms(answer)
+    if len(first) != len(second) or len(first) < 2:
         return False
-    first, second = terms
+    if any(isinstance(shape, Ratio) and shape.time for shape in (gold, answer)):
+        return all(map(equal_values, first, second))
+    if any(equal_values(term, Number(Fraction(0))) for term in (*first, *second)):
+        return False
     return all(
         equal_values(Call("*", (first[0], b)), Call("*", (second[0], a)))
         for a, b in zip(first[1:], second[1:], strict=True)

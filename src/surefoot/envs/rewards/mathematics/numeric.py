@@ -143,7 +143,10 @@ def _evaluate(node: Node, point: Point, mpmath: Any) -> Any:
     if isinstance(node, Symbol):
         return _symbol(node.name, point, mpmath)
     args = [_evaluate(arg, point, mpmath) for arg in node.args]
-    value = _rule(node.name, mpmath)(*args)
+    if node.name == "^" and (degree := _odd_degree(node.args[1], point)):
+        value = _power(_root(args[0], mpmath.mpf(degree), mpmath), mpmath.nint(args[1] * degree), mpmath)
+    else:
+        value = _rule(node.name, mpmath)(*args)
     # A rounding error may be as small as it likes; a small number made of ordinary ones would be lost when added.
     lost = node.name in ("/", "^", "root") and _is_tiny(value, mpmath) and not any(_is_tiny(x, mpmath) for x in args)
     if lost or (value != 0 and mpmath.mag(value) > MAX_BITS):
@@ -158,6 +161,15 @@ def _symbol(name: str, point: Point, mpmath: Any) -> Any:
     if name not in point:
         raise Inexact(name)
     return mpmath.mpf(point[name].numerator) / point[name].denominator
+
+
+def _odd_degree(exponent: Node, point: Point) -> int:
+    """3 for x^{2/3}, which like the cube root is real for all real x; 0 where the exponent has no odd denominator."""
+    try:
+        degree = exact_value(exponent, point).denominator
+    except (Inexact, TooLarge, Undefined):
+        return 0
+    return degree if 1 < degree < 64 and degree % 2 == 1 else 0
 
 
 def _is_tiny(value: Any, mpmath: Any) -> bool:

@@ -61,7 +61,7 @@ _NAME = re.compile(
     r"(?:[A-Za-z]|\\(?!text|frac|sqrt|pi\b)[a-zA-Z]+)(?:\s*_\s*(?:\{[^{}]*\}|\w))?\s*'*(?:\s*\([^()=]*\))?"
     r"|[A-Za-z]\s*\^\s*\{\s*-1\s*\}\s*\([^()=]*\)"
     r"|[A-Z]{2,4}|\\(?:angle|overline|triangle|text)\s*(?:\{[^{}]*\}|[A-Z]+)(?:\s*\([^()]*\))?|\|[A-Z]{2}\|"
-    r"|[A-Za-z](?:\s*[-+]\s*[A-Za-z])+|\\frac\s*\{d\^?2?y\}\s*\{dx\^?2?\}"
+    r"|[A-Za-z](?:_\{?\w\}?)?(?:\s*[-+:]\s*[A-Za-z](?:_\{?\w\}?)?)+|\\frac\s*\{[A-Z]{2}\}\s*\{[A-Z]{2}\}|\\frac\s*\{d\^?2?y\}\s*\{dx\^?2?\}"
 )
 _MATRIX = re.compile(
     r"(?P<factor>[^&]*?)\s*\\begin\s*\{(?P<kind>[pb]?matrix|array|smallmatrix)\}(?:\s*\{[lcr| ]*\})?(?P<cells>.*?)"
@@ -80,7 +80,7 @@ def read(text: str) -> Shape:
     >>> read("x = 5")
     Named(name='x', value=Quantity(node=Number(value=Fraction(5, 1)), unit='', percent=False))
     """
-    text = re.sub(r"<\s*=", r"\\le ", re.sub(r">\s*=", r"\\ge ", text))
+    text = re.sub(r" != ?", r"\\ne ", re.sub(r"<\s*=", r"\\le ", re.sub(r">\s*=", r"\\ge ", text)))
     text = re.sub(r"\\text\{\s*,?\s*(or|and)\s*\}|,?(?<![a-zA-Z])\b(or|and)\b", _conjunction, text)
     return _read(text, 0)
 
@@ -169,7 +169,8 @@ def _bracket(text: str, depth: int) -> Shape | None:
             return None
         return SetOf(tuple(_read(piece, depth + 1) for piece in pieces)) if inside else EMPTY
     if not listed:
-        return _read(inside, depth + 1) if (opening, closing) in (("(", ")"), ("{", "}")) else None
+        shape = _read(inside, depth + 1)
+        return shape if isinstance(shape, Matrix) or opening + closing in ("()", "{}") else None
     return Bracket(opening, tuple(_read(piece, depth + 1) for piece in pieces), closing)
 
 
@@ -195,7 +196,7 @@ def _named_list(shapes: list[Shape]) -> Shape:
     if names and isinstance(flat[0], Named) and len(set(names)) == 1:
         return Named(names[0], _named_list(values))
     if len(set(names)) == len(flat):
-        return Assigned(tuple(sorted(zip(names, values, strict=True), key=lambda pair: pair[0])))
+        return Assigned(tuple(zip(names, values, strict=True)))
     return Items(tuple(flat))
 
 
@@ -228,10 +229,10 @@ def _approximate(text: str, depth: int) -> Shape | None:
 def _equation(pieces: list[str], depth: int) -> Shape | None:
     first, last = pieces[0], pieces[-1]
     value = _read(last, depth + 1)
-    if not first or (_is_constant(first) and not _NAME.fullmatch(last)):
+    if not first or (_is_constant(first) and _is_constant(last)):
         return value
     if (names := _name_list(first)) and isinstance(value, Bracket) and len(names) == len(value.items):
-        return Assigned(tuple(sorted(zip(names, value.items, strict=True), key=lambda pair: pair[0])))
+        return Assigned(tuple(zip(names, value.items, strict=True)))
     if _NAME.fullmatch(first):
         return Named(_name(first), value)
     if _NAME.fullmatch(last):  # 5 = x
@@ -255,7 +256,8 @@ def _plus_minus(text: str, depth: int) -> Shape | None:
 def _ratio(text: str, depth: int) -> Shape | None:
     pieces, marks = split_top(text, frozenset([":"]))
     nodes = [node for piece in pieces if (node := _read_node(piece)) is not None]
-    return Ratio(tuple(nodes)) if marks and len(nodes) == len(pieces) else None
+    time = bool(re.fullmatch(r"[0-2]?\d:[0-5]\d(:[0-5]\d)?", text.replace(" ", "")))
+    return Ratio(tuple(nodes), time) if marks and len(nodes) == len(pieces) else None
 
 
 def _quantity(text: str, depth: int) -> Shape | None:

@@ -67,6 +67,7 @@ class Matrix:
 @dataclass(frozen=True, slots=True)
 class Ratio:
     terms: tuple[Node, ...]
+    time: bool = False  # it may be a time of day, such as 3:30
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """x = 1, y = 2: values by name, sorted."""
+    """x = 1, y = 2: values by name, as they were written."""
 
     pairs: "tuple[tuple[str, Shape], ...]"
 

@@ -24,6 +24,7 @@ _NO_UNIT = (
 _TEXT = re.compile(r"(?P<head>.*?)\\text\{(?P<words>[^{}]*)\}(?P<power>\s*\^\s*\{?[23]\}?)?\s*")
 _PLAIN = re.compile(r"(?P<head>.*[\d)}%!])(?P<gap>\s*)(?P<words>[A-Za-z][A-Za-z./ ]*)(?P<power>\^\{?[23]\}?)?")
 _CURRENCY = re.compile(r"(?P<sign>[-+]?)\s*(?P<mark>\\?\$|[€£¥₹]|\\text\{\s*\\?[$€£¥]\s*\})\s*(?P<rest>[-+]?[\d.\\].*)")
+_CURRENCY_BEHIND = re.compile(r"(?P<head>[-+]?[\d.,]+)\s*(?P<mark>\\?\$|[€£¥₹¢])")
 _DEGREES = re.compile(r"(?P<head>.+?)\s*\^\s*\\circ\s*(?:\\text\{\s*(?P<a>[CF])\s*\}|(?P<b>[CF]))?")
 
 
@@ -37,6 +38,8 @@ def split_unit(text: str) -> tuple[str, str]:
         rest, named = split_unit(match["rest"])
         mark = match["mark"].strip("\\ ").removeprefix("text{").rstrip("} ").strip("\\ ")
         return match["sign"] + rest, mark if named in ("", mark) else named
+    if match := _CURRENCY_BEHIND.fullmatch(text):
+        return match["head"], match["mark"].strip("\\")
     if match := _DEGREES.fullmatch(text):
         return match["head"], "°" + (match["a"] or match["b"] or "").lower()
     text = re.sub(r"\\text\{([^{}]*)\}\s*([/*])\s*\\text\{([^{}]*)\}", r"\\text{\1\2\3}", text)
