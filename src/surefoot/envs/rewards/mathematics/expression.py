@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-MAX_DEPTH = 40
+MAX_DEPTH = 40  # of brackets, roots and exponents
+MAX_HEIGHT = 100  # of the tree: x x x x and 5%%%% grow without a bracket
 MAX_DIGITS = 5000  # of a number's exponent: 1e4000 is read, 1e400000 is not
 _GREEK = (
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
@@ -69,6 +70,11 @@ def parse_expression(text: str) -> Node:
     tree = parser.whole()
     if parser.peek():
         raise Unreadable(f"{parser.peek()!r} is left over")
+    level: list[Node] = [tree]
+    for _ in range(MAX_HEIGHT):
+        level = [arg for node in level if isinstance(node, Call) for arg in node.args]
+    if level:
+        raise Unreadable("too high a tree")
     return tree
 
 
@@ -122,14 +128,15 @@ class _Parser:
             return Call("/" if self.take() == "over" else "binom", (node, self.sum()))
         return node
 
-    def sum(self) -> Node:
+    def deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable("nested too deep")
+
+    def sum(self) -> Node:
         terms = [self.signed(self.product)]
         while self.peek() in ("+", "-") and self.kind() == "mark":
             terms.append(self.signed(self.product))
-        self.depth -= 1
         return terms[0] if len(terms) == 1 else Call("+", tuple(terms))
 
     def signed(self, inner: Callable[[], Node]) -> Node:
@@ -179,11 +186,11 @@ class _Parser:
 
     def exponent(self) -> Node:
         """Behind ^: a group, or one signed number, letter or command. Powers associate to the right."""
+        self.deeper()
         if self.peek() == "{":
-            return self.group()
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable("nested too deep")
+            node = self.group()
+            self.depth -= 1
+            return node
         # Not number(): x^2\frac{1}{2} has no mixed number in its exponent.
         node = self.signed(lambda: Number(Fraction(self.take())) if self.kind() == "number" else self.primary())
         if self.peek() == "^":
@@ -217,6 +224,12 @@ class _Parser:
         return text[0]
 
     def primary(self) -> Node:
+        self.deeper()
+        node = self.plain_primary()
+        self.depth -= 1
+        return node
+
+    def plain_primary(self) -> Node:
         kind = self.kind()
         if kind == "number":
             return self.number()

@@ -294,7 +294,7 @@ def _read_node(text: str) -> Node | None:
     text = re.sub(r"\\text\s*\{\s*([A-Za-z])\s*\}", r" \1 ", text)
     try:
         return parse_expression(text)
-    except (Unreadable, RecursionError, ZeroDivisionError):
+    except Unreadable:
         return None
 
 
