@@ -1,10 +1,10 @@
 """1 where the answer is the label, else 0."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from surefoot.envs.rewards.extract import exact_number, get_extractor
+from surefoot.envs.rewards.options import label_text
 from surefoot.types.errors import RewardError
 
 
@@ -39,14 +39,7 @@ def score(
 def check(label: Any, metadata: Mapping[str, Any], *, extract: str = "none", strip: bool = True) -> None:
     """Raise `RewardError` for a label that says nothing: null, empty, no text or number, or no single number where
     numbers are compared."""
-    if label is None:
-        raise RewardError("the label is null or was not read")
-    if isinstance(label, bool) or not isinstance(label, str | int | float):
-        raise RewardError(f"the label {label!r} is of type {type(label).__name__}, not text or a number")
-    if isinstance(label, float) and not math.isfinite(label):
-        raise RewardError(f"the label is {label}")
-    if not str(label).strip():
-        raise RewardError("the label is empty: an empty answer would be right")
+    label_text(label)
     if _by_value(label, extract) and exact_number(str(label)) is None:
         raise RewardError(f"the label {label!r} is not one number, and numbers are compared")
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 
-from surefoot.config.nearest import nearest_choice
-from surefoot.types.errors import HookError
+from surefoot.envs.rewards.options import one_of
 
 _SEPARATOR = r"(?:,|\{,\})"  # 48,250 or LaTeX's 48{,}250
 # Groups of exactly three behind one to three digits: 2,7 and 52,18 are lists, never 27 and 5218.
@@ -49,10 +48,7 @@ EXTRACTORS: dict[str, Extractor] = {"none": whole, "last_number": last_number}
 
 def get_extractor(name: str) -> Extractor:
     """The extractor, text -> answer or None. Raises `HookError` with the nearest name."""
-    if not isinstance(name, str) or name not in EXTRACTORS:
-        near = nearest_choice(str(name), list(EXTRACTORS))
-        hint = f"did you mean {near!r}?" if near else f"known are {', '.join(EXTRACTORS)}"
-        raise HookError(f"there is no extract = {name!r}; {hint}")
+    one_of("extract", name, tuple(EXTRACTORS))
     return EXTRACTORS[name]
 
 

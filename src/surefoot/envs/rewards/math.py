@@ -1,6 +1,5 @@
 r"""1 where the answer in the last box is mathematically the label, else 0. docs/math.md says what that means."""
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +8,7 @@ from surefoot.envs.rewards.mathematics import symbolic
 from surefoot.envs.rewards.mathematics.boxes import find_answer, last_box
 from surefoot.envs.rewards.mathematics.clean import clean
 from surefoot.envs.rewards.mathematics.compare import MAX_LENGTH, is_right
+from surefoot.envs.rewards.options import label_text
 from surefoot.types.errors import RewardError
 
 
@@ -48,13 +48,7 @@ def prepare() -> None:
 
 
 def _gold(label: Any) -> str:
-    if label is None:
-        raise RewardError("the label is null or was not read")
-    if isinstance(label, bool) or not isinstance(label, str | int | float):
-        raise RewardError(f"the label {label!r} is of type {type(label).__name__}, not text or a number")
-    if isinstance(label, float) and not math.isfinite(label):
-        raise RewardError(f"the label is {label}")
-    text = str(label)
+    text = label_text(label)
     boxed = last_box(text)
     gold = boxed if boxed is not None else re.split(r"####", text)[-1].strip()
     if not clean(gold):

@@ -29,8 +29,10 @@ def label_text(label: Any) -> str:
     """
     if label is None:
         raise RewardError("the label is null or was not read")
+    if isinstance(label, float) and not math.isfinite(label):
+        raise RewardError(f"the label is {label}, no finite number")
     if not isinstance(label, str) and not is_number(label):
-        raise RewardError(f"the label {label!r} is of type {type(label).__name__}, not text or a finite number")
+        raise RewardError(f"the label {label!r} is of type {type(label).__name__}, not text or a number")
     text = str(label)
     if not text.strip():
         raise RewardError("the label is empty")

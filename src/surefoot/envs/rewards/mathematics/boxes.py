@@ -3,9 +3,8 @@ r"""Where in a response the answer stands. Pure text; every function is linear i
 import re
 from collections.abc import Callable
 
-from surefoot.config.nearest import nearest_choice
 from surefoot.envs.rewards.extract import last_number
-from surefoot.types.errors import HookError
+from surefoot.envs.rewards.options import one_of
 
 _MARK = re.compile(
     r"\\(?:boxed|fbox)(?![a-zA-Z])\s*(?:(?P<open>\{)|(?P<bare>[^\s{}$\\]+))"  # \boxed{8}, or \boxed 8
@@ -60,9 +59,6 @@ FALLBACKS: dict[str, Callable[[str], str | None]] = {
 
 def find_answer(response: str, fallback: str) -> str | None:
     """The last box, else what `fallback` finds. Raises `HookError` for a fallback that does not exist."""
-    if fallback not in FALLBACKS:
-        near = nearest_choice(str(fallback), list(FALLBACKS))
-        hint = f"did you mean {near!r}?" if near else f"known are {', '.join(FALLBACKS)}"
-        raise HookError(f"there is no fallback = {fallback!r}; {hint}")
+    one_of("fallback", fallback, tuple(FALLBACKS))
     box = last_box(response)
     return FALLBACKS[fallback](response) if box is None else box
