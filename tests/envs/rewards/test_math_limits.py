@@ -106,7 +106,9 @@ def test_long_responses_are_searched_in_time(response: str, fallback: str) -> No
 
 def test_off_the_main_thread() -> None:
     rewards: list[float] = []
-    thread = threading.Thread(target=lambda: rewards.append(score("", r"\boxed{\int_0^1 x\,dx}", r"\int_0^1 x dx", {})))
+    thread = threading.Thread(
+        target=lambda: rewards.append(score("", r"\boxed{\int_{0}^{1} x\,dx}", r"\int_0^1 x dx", {}))
+    )
     thread.start()
     thread.join(60)
     assert rewards == [1.0]

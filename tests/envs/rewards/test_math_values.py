@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from surefoot.envs.rewards.mathematics.exact import Inexact, TooLarge, Undefined, exact_value
 from surefoot.envs.rewards.mathematics.expression import Call, Node, Number, Symbol, Unreadable, parse_expression
 from surefoot.envs.rewards.mathematics.numeric import equal_values, proportional
+from surefoot.envs.rewards.mathematics.symbolic import equivalent
 
 POINT = {"x": Fraction(-3, 2), "y": Fraction(5)}
 LEAVES = st.one_of(
@@ -95,3 +96,10 @@ def test_irrational_numbers_differ_by_however_little(exponent: int) -> None:
 )
 def test_proportional(a: str, b: str, sign: int | None) -> None:
     assert proportional(parse_expression(a), parse_expression(b)) == sign
+
+
+@pytest.mark.parametrize("exponent", [17, 30])
+def test_what_math_verify_accepts_must_agree_in_digits(exponent: int) -> None:
+    """It compares irrational numbers to 15 digits."""
+    assert equivalent(r"\sqrt{2}+\sqrt{3}", r"\sqrt{3}+\sqrt{2}")
+    assert not equivalent(r"\sqrt{2}+\sqrt{3}", rf"\sqrt{{2}}+\sqrt{{3}}+10^{{-{exponent}}}")
