@@ -59,7 +59,7 @@ def main() -> None:
             (first,), (second,) = batch.microbatches_RM
             silent = dataclasses.replace(first, loss_mask_T=np.zeros_like(first.loss_mask_T))
             batch = dataclasses.replace(batch, microbatches_RM=((first, second), (silent, silent)))
-        trainer._backward(batch)
+        trainer.backward(batch)
         gradient = whole(trainer.masters.tensors[0].grad)[0, 0].item()
         trainer.masters.clear_gradients()
         if world.leads:

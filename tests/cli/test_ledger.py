@@ -17,7 +17,14 @@ from surefoot.types.rollout import Draw, Message, Prompt
 
 def step(number: int, **changes: Any) -> StepRow:
     values: dict[str, Any] = dict.fromkeys(StepRow.__dataclass_fields__, 0)
-    texts = {"verdict": "applied", "reason": "ok", "old_source": "sampler", "bundle": "", "spans": {"train": 0.5}}
+    texts = {
+        "verdict": "applied",
+        "reason": "ok",
+        "old_source": "sampler",
+        "bundle": "",
+        "detail": "",
+        "spans": {"train": 0.5},
+    }
     return StepRow(**values | texts | {"step": number} | changes)
 
 

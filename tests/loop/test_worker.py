@@ -67,7 +67,7 @@ def test_a_nan_gradient_is_not_mistaken_for_a_scale(model_folder: Path) -> None:
     assert len(update.reports) == 11  # 1024 down to 1
     assert {r.reason for r in update.reports[:-1]} == {"overflow"}
     assert (update.settled.verdict, update.settled.reason) == ("skipped", "nonfinite_grad")
-    assert update.settled.next_loss_scale == this.trainer.scaler.scale == 1024
+    assert update.settled.next_loss_scale == this.trainer.scaler.loss_scale == 1024
 
 
 def test_retries_end(model_folder: Path) -> None:
@@ -75,7 +75,7 @@ def test_retries_end(model_folder: Path) -> None:
     fail_attempts(this.trainer, [True] * 1000)
     update = train(this)
     assert [r.reason for r in update.reports] == ["overflow"] * 3 + ["nonfinite_grad"]
-    assert this.trainer.scaler.scale == 1024
+    assert this.trainer.scaler.loss_scale == 1024
 
 
 def test_skip_on_overflow_keeps_the_lowered_scale(model_folder: Path) -> None:
@@ -83,7 +83,7 @@ def test_skip_on_overflow_keeps_the_lowered_scale(model_folder: Path) -> None:
     fail_attempts(this.trainer, [True])
     update = train(this)
     assert [r.reason for r in update.reports] == ["overflow"]
-    assert this.trainer.scaler.scale == 512 and this.consecutive_skips == 0
+    assert this.trainer.scaler.loss_scale == 512 and this.consecutive_skips == 0
 
 
 def test_the_skip_budget_halts(model_folder: Path) -> None:

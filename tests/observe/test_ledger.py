@@ -23,9 +23,11 @@ from surefoot.types.rollout import Draw, Message, Prompt
 STEP = StepRow(
     step=1,
     attempt=0,
+    mini_batch=0,
     started_at=100.0,
     verdict="applied",
     reason="ok",
+    detail="",
     policy_version=0,
     loss=0.1,
     grad_norm=1.5,
@@ -37,6 +39,10 @@ STEP = StepRow(
     num_prompts=1,
     min_version=0,
     max_version=0,
+    nonfinite_inputs=0,
+    nonfinite_logprobs=0,
+    nonfinite_losses=0,
+    nonfinite_grad=False,
     mismatch_mean=0.0,
     mismatch_p99=0.0,
     mismatch_max=0.0,
@@ -91,8 +97,10 @@ def play(ledger: Ledger, steps: range) -> None:
 
 def test_columns_are_those_of_the_interface(ledger: Ledger) -> None:
     assert ledger.query("SELECT * FROM steps")[0] == [
-        *("step", "attempt", "started_at", "verdict", "reason", "policy_version", "loss", "grad_norm", "loss_scale"),
+        *("step", "attempt", "mini_batch", "started_at", "verdict", "reason", "detail", "policy_version", "loss"),
+        *("grad_norm", "loss_scale"),
         *("next_loss_scale", "lr", "num_tokens", "num_samples", "num_prompts", "min_version", "max_version"),
+        *("nonfinite_inputs", "nonfinite_logprobs", "nonfinite_losses", "nonfinite_grad"),
         *("mismatch_mean", "mismatch_p99", "mismatch_max", "reward_mean", "reward_std", "old_source", "bundle"),
         *("seconds", "spans", "superseded"),
     ]

@@ -55,14 +55,13 @@ def main(folder: str, rollouts: str, output: str, compute: str) -> None:
     results = {}
     for name, mix in mixes(samples).items():
         batch = build_batch(mix, score(mix, roles, config, 0), config, trainer.roles.policy)
-        totals, _ = trainer._backward(batch)
-        evidence, sums = trainer._agree(batch, totals)
+        _, agreed = trainer.gather_evidence(batch)
         gradient = torch.cat([whole(m.grad).double().flatten() for m in trainer.masters.tensors])
         trainer.masters.clear_gradients()
         results[name] = {
-            "loss": sums["loss"],
-            "size": sums["abs_term_sum"],
-            "norm": evidence.grad_norm,
+            "loss": agreed.sums["loss"],
+            "size": agreed.sums["abs_term_sum"],
+            "norm": agreed.norm_sq**0.5,
             "grad": gradient,
         }
     batch = build_batch(samples, score(samples, roles, config, 0), config, trainer.roles.policy)

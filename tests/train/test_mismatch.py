@@ -29,7 +29,7 @@ def test_an_outlier_is_named_with_sample_and_position(model_folder: Path, sample
     samples[sample] = dataclasses.replace(samples[sample], behavior_logprobs_L=bad)
     scores = Scores({s.ref: s.behavior_logprobs_L for s in samples}, {}, "sampler")
     batch = build_batch(samples, scores, config, role)
-    _, logprobs = trainer._backward(batch)
+    logprobs = trainer.backward(batch).logprobs_MN
     metrics = gap_metrics(batch, logprobs, ONE)
     assert (metrics["mismatch_worst_sample"], metrics["mismatch_worst_position"]) == (sample, token)
     assert metrics["mismatch_max"] > 90 and metrics["mismatch_mean"] < 5
@@ -41,5 +41,5 @@ def test_nothing_trained_is_no_mismatch(model_folder: Path) -> None:
     trainer = Trainer(Roles(role, None), config)
     samples = [dataclasses.replace(s, loss_mask_L=np.zeros_like(s.loss_mask_L)) for s in make_samples([(3, 5)])]
     batch = build_batch(samples, Scores({s.ref: s.behavior_logprobs_L for s in samples}, {}, "sampler"), config, role)
-    metrics = gap_metrics(batch, trainer._backward(batch)[1], ONE)
+    metrics = gap_metrics(batch, trainer.backward(batch).logprobs_MN, ONE)
     assert metrics["mismatch_max"] == 0 and metrics["mismatch_worst_sample"] == -1

@@ -26,7 +26,7 @@ def drive(scaler: LossScaler, overflows: list[bool]) -> list[float]:
     """The scale used at each attempt."""
     used = []
     for overflow in overflows:
-        used.append(scaler.scale)
+        used.append(scaler.loss_scale)
         scaler.update(overflow)
     return used
 
@@ -103,7 +103,7 @@ def test_a_static_scale_never_moves() -> None:
     assert not scaler.dynamic
     assert drive(scaler, [True, True, False, False, False, True]) == [1024] * 6
     scaler.load_state_dict(make(init_scale=64.0).state_dict())
-    assert scaler.scale == 1024
+    assert scaler.loss_scale == 1024
 
 
 @pytest.mark.parametrize("compute", ["fp32", "bf16", "fp64"])
@@ -112,20 +112,20 @@ def test_without_fp16_it_is_inert(compute: str) -> None:
     assert not scaler.dynamic
     assert drive(scaler, [True, False, False, False, True]) == [1.0] * 5
     loss = torch.tensor(3.0)
-    assert scaler.scale_loss(loss) is loss
+    assert scaler.scale(loss) is loss
     scaler.load_state_dict(make().state_dict())
-    assert scaler.scale == 1.0
+    assert scaler.loss_scale == 1.0
 
 
 def test_a_run_that_turns_to_fp16_starts_from_its_own_scale() -> None:
     scaler = make()
     scaler.load_state_dict(make(compute="bf16").state_dict())
-    assert scaler.scale == 1024
+    assert scaler.loss_scale == 1024
 
 
 def test_scale_loss_is_the_scale_of_the_gradient() -> None:
     weight = torch.tensor(2.0, requires_grad=True)
-    make().scale_loss(weight * 3).backward()
+    make().scale(weight * 3).backward()
     assert weight.grad is not None and weight.grad.item() == 3 * 1024
 
 
@@ -134,7 +134,7 @@ def test_a_load_is_clamped_to_a_raised_floor_and_a_lowered_ceiling() -> None:
     raised, lowered = make(min_scale=4096.0, init_scale=4096.0), make(max_scale=16.0, init_scale=16.0)
     raised.load_state_dict(saved)
     lowered.load_state_dict(saved)
-    assert (raised.scale, lowered.scale) == (4096, 16)
+    assert (raised.loss_scale, lowered.loss_scale) == (4096, 16)
 
 
 def test_restore_undoes_retries_exactly() -> None:

@@ -1,15 +1,17 @@
 """The step: invariance to how a batch is cut, skips that change nothing, and the order of decide and mutate."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import surefoot.train.step as step_module
 from support import make_samples
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
+from surefoot.train.hooks import Refusal
 from surefoot.train.prepare import build_batch, score
 from surefoot.train.roles import Roles, load_frozen, load_policy
 from surefoot.train.shard import World
@@ -47,7 +49,7 @@ def attempt(trainer: Trainer, batch: Batch) -> StepReport:
 
 def gradients(trainer: Trainer, batch: Batch) -> tuple[float, float, torch.Tensor]:
     """(loss, mean |term|, all gradients in one float64 vector) without an update."""
-    totals, _ = trainer._backward(batch)
+    totals = trainer.backward(batch).totals
     vector = torch.cat([g.double().flatten() for g in trainer.masters.gradients()])
     trainer.masters.clear_gradients()
     return totals["loss"].item(), totals["abs_term_sum"].item(), vector
@@ -155,13 +157,13 @@ def test_skipped_means_untouched(model_folder: Path, compute: str, case: str) ->
     expected = case
     if case in ("nonfinite_grad", "overflow"):  # the same fact: only fp16 has a scale to lower
         expected = "overflow" if compute == "fp16" else "nonfinite_grad"
-    before, updates, scale = snapshot(this), this.updates, this.scaler.scale
+    before, updates, scale = snapshot(this), this.updates, this.scaler.loss_scale
     report = attempt(this, batch_of(this, bad))
     assert (report.verdict, report.reason) == ("skipped", expected)
     after = snapshot(this)
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert this.updates == updates and not this.masters.gradients()
-    assert this.scaler.scale == (scale / 2 if expected == "overflow" else scale)
+    assert this.scaler.loss_scale == (scale / 2 if expected == "overflow" else scale)
 
 
 @pytest.mark.parametrize("correction", ["none", "tis"])
@@ -172,25 +174,89 @@ def test_non_finite_inputs_are_evidence(model_folder: Path, correction: str, val
     this = trainer(model_folder, algo=AlgoConfig(correction=correction), train=TrainConfig(updates_per_rollout=2))
     report = attempt(this, batch_of(this, spoil(make_samples(LENGTHS), field, value)))
     assert (report.verdict, report.reason) == ("skipped", "nonfinite_loss")
-    assert report.metrics["nonfinite_inputs"] == 1
+    assert report.nonfinite.inputs == 1
 
 
-def test_an_attempt_that_raised_leaves_nothing_to_the_next(model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["loss_terms", "packed_inputs"])
+def test_an_exception_is_evidence(model_folder: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """In the second of several micro-batches; the attempt after it is as if nothing had been."""
     samples = make_samples(LENGTHS)
     right, this = trainer(model_folder), trainer(model_folder)
-    loss, calls = Trainer._loss, []
+    batch, before = batch_of(this, samples), snapshot(this)
+    with monkeypatch.context() as patch:
+        original, calls = getattr(step_module, where), []
 
-    def fail_second(self: Trainer, microbatch: object) -> object:
-        calls.append(1)
-        if len(calls) == 2:
-            raise torch.OutOfMemoryError("no memory")
-        return loss(self, microbatch)  # type: ignore[arg-type]
+        def fail_second(*arguments: object, **keywords: object) -> object:
+            calls.append(1)
+            if len(calls) == 2:
+                raise torch.OutOfMemoryError("no memory for this")
+            return original(*arguments, **keywords)
 
-    monkeypatch.setattr(Trainer, "_loss", fail_second)
-    with pytest.raises(torch.OutOfMemoryError):
-        attempt(this, batch_of(this, samples))
-    norm = attempt(this, batch_of(this, samples)).grad_norm
-    assert norm == attempt(right, batch_of(right, samples)).grad_norm
+        patch.setattr(step_module, where, fail_second)
+        report = attempt(this, batch)
+    assert (report.verdict, report.reason) == ("skipped", "error")
+    assert report.detail == "OutOfMemoryError: no memory for this"
+    assert all(torch.equal(before[name], value) for name, value in snapshot(this).items())
+    assert attempt(this, batch).grad_norm == attempt(right, batch_of(right, samples)).grad_norm
+
+
+def test_an_exception_in_the_model_is_evidence(model_folder: Path) -> None:
+    this = trainer(model_folder)
+    batch = batch_of(this, make_samples(LENGTHS))
+    handle = this.roles.policy.model.hf.model.norm.register_forward_pre_hook(lambda *_: 1 / 0)
+    report = attempt(this, batch)
+    handle.remove()
+    assert (report.reason, report.detail) == ("error", "ZeroDivisionError: division by zero")
+    assert attempt(this, batch).verdict == "applied"
+
+
+@pytest.mark.parametrize("compute", ["fp32", "fp16"])
+def test_hooks_see_unscaled_gradients_and_change_nothing(model_folder: Path, compute: str) -> None:
+    samples = make_samples(LENGTHS)
+    seen: dict[str, torch.Tensor] = {}
+
+    def look(grads: Mapping[str, torch.Tensor]) -> None:
+        for name in grads:
+            seen[name] = grads[name].clone()
+            grads[name].fill_(torch.nan)
+
+    twice = TrainConfig(max_tokens=64, updates_per_rollout=2)  # `old` is the trainer's own in either precision
+    this, right = trainer(model_folder, compute, train=twice), trainer(model_folder, train=twice)
+    this.hooks = (look,)
+    true = gradients(right, batch_of(right, samples))[2]
+    assert attempt(this, batch_of(this, samples)).verdict == "applied"
+    assert list(seen) == this.masters.names
+    vector = torch.cat([seen[name].double().flatten() for name in right.masters.names])
+    assert (vector - true).norm() / true.norm() < (1e-6 if compute == "fp32" else 2e-2)
+
+
+class RefuseAll:
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def __call__(self, gradients: object) -> object:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "reason", "words"),
+    [
+        (Refusal("the head stood still"), "skipped", "hook", "RefuseAll: the head stood still"),
+        (Refusal("enough", halt=True), "halted", "user_policy", "RefuseAll: enough"),
+        (KeyError("lm_head"), "skipped", "error", "KeyError: 'lm_head'"),
+        (False, "skipped", "error", "RefuseAll returned False; a gradient hook returns None or a Refusal"),
+    ],
+)
+def test_a_hook_that_refuses(model_folder: Path, answer: object, verdict: str, reason: str, words: str) -> None:
+    this = trainer(model_folder)
+    this.hooks = (RefuseAll(answer),)  # type: ignore[assignment]
+    before = snapshot(this)
+    report = attempt(this, batch_of(this, make_samples(LENGTHS)))
+    assert (report.verdict, report.reason) == (verdict, reason)
+    assert words in report.detail
+    assert all(torch.equal(before[name], value) for name, value in snapshot(this).items())
 
 
 @pytest.mark.parametrize("compute", ["fp32", "bf16", "fp16"])

@@ -111,10 +111,11 @@ class TrainConfig(Section):
     logprob_chunk: Positive = 1024  # tokens whose logits exist at once
     max_grad_norm: NaturalFloat = 1.0  # 0 = no clipping
     on_overflow: Literal["retry", "skip"] = "retry"
-    max_retries: Natural = 24
-    on_nonfinite: Literal["skip", "halt"] = "skip"
+    max_retries: Natural = 24  # of one batch, each at a lower loss scale
+    on_nonfinite: Literal["skip", "drop_samples", "halt"] = "skip"  # drop_samples: train on without those behind it
     on_zero_signal: Literal["skip", "apply"] = "skip"  # every advantage 0 and no other term
-    max_consecutive_skips: Positive = 8  # overflows do not count
+    max_consecutive_skips: Positive = 8  # more halt the run; overflows and zero signal do not count
+    gradient_hooks: list[str] = []  # "package.module.function", shown the unscaled gradients; may refuse the step
     collective_timeout: PositiveFloat = 600.0  # seconds a rank waits for the others
     gradient_checkpointing: bool = False
 

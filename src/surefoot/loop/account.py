@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.loop.outcome import StepOutcome
+from surefoot.loop.worker import Attempt
 from surefoot.observe.rows import PromptFate, SampleRow, StepRow
 from surefoot.types.rollout import Group, Rollout, SampleRef
-from surefoot.types.train import Batch, StepReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +60,23 @@ def _mean(values: Sequence[float]) -> float:
 
 def step_rows(outcome: StepOutcome, figures: RolloutFigures) -> list[StepRow]:
     """A row an attempt."""
-    pairs = [(update.batch, report) for update in outcome.updates for report in update.reports]
-    return [_step_row(outcome, figures, batch, report) for batch, report in pairs]
+    return [
+        _step_row(outcome, figures, number, attempt)
+        for number, update in enumerate(outcome.updates)
+        for attempt in update.attempts
+    ]
 
 
-def _step_row(outcome: StepOutcome, figures: RolloutFigures, batch: Batch, report: StepReport) -> StepRow:
+def _step_row(outcome: StepOutcome, figures: RolloutFigures, update: int, attempt: Attempt) -> StepRow:
+    batch, report = attempt
     return StepRow(
         step=report.step,
         attempt=report.attempt,
+        mini_batch=update,
         started_at=outcome.spans.started_at,
         verdict=report.verdict,
         reason=report.reason,
+        detail=report.detail,
         policy_version=report.version,
         loss=report.loss,
         grad_norm=report.grad_norm,
@@ -82,6 +88,10 @@ def _step_row(outcome: StepOutcome, figures: RolloutFigures, batch: Batch, repor
         num_prompts=len({ref.group for ref in batch.refs}),
         min_version=batch.min_version,
         max_version=batch.max_version,
+        nonfinite_inputs=report.nonfinite.inputs,
+        nonfinite_logprobs=report.nonfinite.logprobs,
+        nonfinite_losses=report.nonfinite.losses,
+        nonfinite_grad=report.nonfinite.gradient,
         mismatch_mean=report.metrics["mismatch_mean"],
         mismatch_p99=report.metrics["mismatch_p99"],
         mismatch_max=report.metrics["mismatch_max"],
@@ -96,7 +106,8 @@ def _step_row(outcome: StepOutcome, figures: RolloutFigures, batch: Batch, repor
 
 @dataclass(frozen=True, slots=True)
 class SampleFate:
-    """Trained if any applied update held the sample, else dropped for the reason of the last one that did not."""
+    """Trained if any applied update held the sample, else dropped: taken out of a batch, or for the reason of the last
+    update that was not applied."""
 
     updates: int  # applied ones
     reason: str
@@ -107,9 +118,10 @@ def sample_fates(outcome: StepOutcome) -> dict[SampleRef, SampleFate]:
     refused: dict[SampleRef, str] = {}
     for update in outcome.updates:
         report = update.settled
+        refused |= update.dropped
         for ref in update.batch.refs:
             applied[ref] += report.verdict == "applied"
-            if report.verdict != "applied":
+            if report.verdict != "applied" and ref not in update.dropped:
                 refused[ref] = f"{report.verdict}: {report.reason}"
     halted = f"halted: {outcome.halted.reason}" if outcome.halted else ""
     reasons = {s.ref: refused.get(s.ref, halted) for s in outcome.samples}  # a halt leaves later mini-batches untried

@@ -11,7 +11,7 @@ from surefoot.envs.rubric import Rubric
 from surefoot.loop.seeds import derive_seed
 from surefoot.loop.stop import RunStopped, Stop
 from surefoot.train.shard import World
-from surefoot.types.errors import DataError
+from surefoot.types.errors import DataError, EngineError
 from surefoot.types.protocols import Codec, Generate
 from surefoot.types.rollout import Draw, Group, IntArray, Prompt, Sampling
 
@@ -22,6 +22,16 @@ class Collected:
 
     groups: tuple[Group, ...]
     dropped: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """What one rank made of its draws; `stopped` names the signal that came, `error` what was raised."""
+
+    groups: list[Group]
+    dropped: dict[int, str]
+    stopped: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,16 +53,29 @@ class Collector:
     async def collect(self, draws: Sequence[Draw], on_group: Callable[[], None]) -> Collected:
         """Sample and score `group_size` rollouts of each draw; `on_group` is called as each of this rank's ends.
 
-        Raises `RunStopped` on every rank where any was asked to stop; what it had sampled is then given up.
+        Raises on every rank what any of them met: `RunStopped` where one was asked to stop, `EngineError` where one
+        failed; what was sampled is then given up.
         """
-        prompts, dropped = self._encode(self.mine(draws))
-        own = await self.stop.unless(self._sample(self.mine(draws), prompts, on_group))
-        shares = self.world.gather((own or [], dropped, self.stop.reason))
-        stopped = next((reason for _, _, reason in shares if reason), "")
+        shares = self.world.gather(await self._share(draws, on_group))
+        stopped = next((share.stopped for share in shares if share.stopped), "")
         if stopped:
             raise RunStopped(stopped)
-        groups = sorted((group for share, _, _ in shares for group in share), key=lambda group: group.id)
-        return Collected(tuple(groups), {n: why for _, part, _ in shares for n, why in part.items()})
+        failed = [f"rank {rank}: {share.error}" for rank, share in enumerate(shares) if share.error]
+        if failed:
+            raise EngineError("; ".join(failed))
+        groups = sorted((group for share in shares for group in share.groups), key=lambda group: group.id)
+        return Collected(tuple(groups), {number: why for share in shares for number, why in share.dropped.items()})
+
+    async def _share(self, draws: Sequence[Draw], on_group: Callable[[], None]) -> Share:
+        mine = self.mine(draws)
+        try:
+            prompts, dropped = self._encode(mine)
+            groups = await self.stop.unless(self._sample(mine, prompts, on_group))
+        except Exception as error:
+            if self.world.size == 1:
+                raise
+            return Share([], {}, "", f"{type(error).__name__}: {error}")  # the other ranks wait to hear of it
+        return Share(groups or [], dropped, self.stop.reason, "")
 
     async def _sample(
         self, draws: Sequence[Draw], prompts: Mapping[int, IntArray], on_group: Callable[[], None]

@@ -7,6 +7,7 @@ from typing import Protocol
 from surefoot.config.schema import RunConfig
 from surefoot.data.chat import ChatCodec, load_codec
 from surefoot.engines.inprocess.engine import InProcessEngine
+from surefoot.envs.hooks import is_async, load_function
 from surefoot.envs.rubric import Rubric
 from surefoot.envs.workers.pool import WorkerPool
 from surefoot.loop.advantages import AdvantageEstimator
@@ -22,10 +23,11 @@ from surefoot.loop.task import Note, Source, Task, build_stream, build_task, ref
 from surefoot.loop.worker import Worker
 from surefoot.nn.model import CausalLM, load_model
 from surefoot.observe.console import Console
+from surefoot.train.hooks import GradientHook
 from surefoot.train.roles import Roles, load_frozen, load_policy
 from surefoot.train.shard import DTYPES, World
 from surefoot.train.step import Trainer, TrainerConfig
-from surefoot.types.errors import ConfigError
+from surefoot.types.errors import ConfigError, HookError
 from surefoot.types.rollout import Draw, Sampling
 from surefoot.weights.publish import CopiedWeights, Publisher, SharedWeights
 
@@ -175,7 +177,18 @@ def build_trainer(config: RunConfig, world: World, total_draws: int | None) -> T
         constant_length=config.algo.constant_length or config.rollout.max_new_tokens,
         total_updates=total_updates(config, total_draws),
     )
-    return Trainer(Roles(policy, reference), settings)
+    return Trainer(Roles(policy, reference), settings, load_gradient_hooks(config.train.gradient_hooks))
+
+
+def load_gradient_hooks(paths: Sequence[str]) -> list[GradientHook]:
+    """Raises `HookError` for one that is missing, cannot be called as f(gradients), or is async."""
+    hooks: list[GradientHook] = []
+    for path in paths:
+        hook = load_function(path, ["gradients"])
+        if is_async(hook):
+            raise HookError(f"train.gradient_hooks: {path} is async; a step waits for nothing")
+        hooks.append(hook)
+    return hooks
 
 
 def prompt_limit(model: CausalLM, prompt_tokens: int, new_tokens: int, section: str) -> int:

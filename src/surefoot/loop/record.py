@@ -11,6 +11,7 @@ from surefoot.config.dump import dump_config
 from surefoot.config.schema import ObserveConfig, RunConfig
 from surefoot.loop.account import RolloutFigures, prompt_fates, rollout_figures, sample_rows, step_metrics, step_rows
 from surefoot.loop.evaluate import Evaluation
+from surefoot.loop.halt import describe, halt_report
 from surefoot.loop.outcome import StepOutcome
 from surefoot.observe.console import Console
 from surefoot.observe.durable import write_atomic
@@ -20,6 +21,7 @@ from surefoot.observe.rollouts import readable, write_rollouts
 from surefoot.observe.rundir import RunDir
 from surefoot.observe.trackers.fanout import Trackers
 from surefoot.types.rollout import Draw
+from surefoot.types.train import StepReport
 
 SHOWN = 20  # lines of a note
 
@@ -74,6 +76,17 @@ class Recorder:
         self._append(step, evaluation.metrics())
         self.console.info(f"step {step}: {evaluation.line()}")
 
+    def halted(self, report: StepReport) -> str:
+        """Write the report of a halt. Returns the run's last words, which name the reason."""
+        words = f"step {report.step}: {report.reason}" + (f": {report.detail}" if report.detail else "")
+        if self.run and self.ledger:
+            path = self.run.logs / f"halt-step-{report.step:06d}.txt"
+            path.parent.mkdir(exist_ok=True)
+            rows = self.ledger.steps()
+            write_atomic(path, halt_report(rows, self.run.checkpoints).encode())
+            words = f"report: {path}\n{words}"
+        return words
+
     def note(self, kind: str, text: str) -> None:
         """Something the user should know: whole in the ledger, its first lines on the terminal."""
         first, *rest = text.splitlines()
@@ -113,10 +126,7 @@ class Recorder:
     def _show(self, outcome: StepOutcome, figures: RolloutFigures) -> None:
         for report in (report for update in outcome.updates for report in update.reports):
             if report.verdict != "applied":
-                self.console.warn(
-                    f"step {report.step}, attempt {report.attempt} {report.verdict}: {report.reason}; "
-                    f"loss scale {report.loss_scale:g}, next {report.next_loss_scale:g}"
-                )
+                self.console.warn(describe(report))
         lost = Counter(rollout.invalid for _, rollout in outcome.rollouts() if rollout.invalid)
         lost.update(outcome.collected.dropped.values())
         for reason, count in lost.most_common(3):

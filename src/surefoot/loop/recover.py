@@ -14,7 +14,7 @@ from surefoot.types.errors import CheckpointError, RunHalted, UsageError
 def save(parts: Parts, recorder: Recorder, run: RunDir) -> None:
     """A checkpoint of the finished step. Raises `CheckpointError`; the ones before are then as they were."""
     position = parts.position
-    if not parts.trainer.parameters_are_finite():
+    if parts.trainer.nonfinite_parameters():
         raise RunHalted(f"step {position.step}: nonfinite_param: the weights are ruined and were not saved")
     path = save_checkpoint(
         run.checkpoints,

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-from surefoot.loop.worker import Update, Worker
+from surefoot.loop.worker import Attempt, Update, Worker
 from surefoot.train.prepare import Scores, build_batch
 from surefoot.types.rollout import Sample
-from surefoot.types.train import StepReport
+from surefoot.types.train import NonFinite, StepReport
 
 MEASURED = ("kl_old", "mismatch_mean", "mismatch_p99", "mismatch_max")  # what a trainer would have measured
 
@@ -16,13 +16,15 @@ class RolloutOnly(Worker):
         trainer = self.trainer
         unscored = Scores(old={s.ref: s.behavior_logprobs_L for s in samples}, reference={}, old_source="sampler")
         batch = build_batch(samples, unscored, trainer.config, trainer.roles.policy)
-        scale = trainer.scaler.scale
+        scale = trainer.scaler.loss_scale
         report = StepReport(
             step=step,
             attempt=0,
             version=version,
             verdict="skipped",
             reason="rollout_only",
+            detail="",
+            nonfinite=NonFinite(inputs=0, logprobs=0, losses=0, gradient=False),
             loss=math.nan,
             grad_norm=math.nan,
             loss_scale=scale,
@@ -30,4 +32,4 @@ class RolloutOnly(Worker):
             lr=0.0,
             metrics=dict.fromkeys(MEASURED, math.nan),
         )
-        return [Update(batch, (report,))]
+        return [Update((Attempt(batch, report),), {})]

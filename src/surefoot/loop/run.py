@@ -22,7 +22,7 @@ from surefoot.observe.console import Console
 from surefoot.observe.rundir import RunDir, default_run_dir
 from surefoot.observe.trackers.fanout import require_installed
 from surefoot.train.shard import World, join_world, leave_world
-from surefoot.types.errors import UsageError
+from surefoot.types.errors import RunHalted, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,11 @@ def train(parts: Parts, recorder: Recorder, run_dir: RunDir, *, resume: bool) ->
     except RunStopped as end:
         stopped = end.signal
         recorder.event("stopped", f"step {parts.position.step}: {stopped}")
+    except RunHalted as end:
+        recorder.event("halted", str(end))
+        if not parts.trainer.nonfinite_parameters():
+            save()  # a halt is no reason to lose what was trained before it
+        raise
     if not parts.due(parts.config.checkpoint.every) and parts.position.step > first:
         save()
     return stopped

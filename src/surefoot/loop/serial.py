@@ -4,14 +4,16 @@ Each step finishes before the next begins, so a step's tokens all come from the 
 loop on the same draws; rank 0 records. What a step leaves behind is in the ledger before a checkpoint speaks of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from surefoot.data.samples import samples_from_groups
+from surefoot.loop.collect import Collected
 from surefoot.loop.outcome import StepOutcome
 from surefoot.loop.parts import Parts
 from surefoot.loop.record import Recorder
 from surefoot.observe.spans import Spans
-from surefoot.types.errors import RunHalted
+from surefoot.types.errors import EngineError, RunHalted
+from surefoot.types.rollout import Draw
 
 
 async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], None]) -> None:
@@ -28,8 +30,8 @@ async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], 
         draws = parts.stream.draw(parts.config.rollout.prompts_per_step)
         recorder.drawn(step, draws)
 
-        with spans.measure("rollout"), parts.console.progress("rollouts", len(parts.collector.mine(draws))) as bar:
-            collected = await parts.collector.collect(draws, bar.advance)
+        with spans.measure("rollout"):
+            collected = await sample(parts, draws)
         advantages = parts.advantages(collected.groups, step)
         samples = samples_from_groups(collected.groups, advantages.by_rollout)
         with spans.measure("train"):
@@ -41,13 +43,24 @@ async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], 
                 parts.publisher.publish(position.version)
         recorder.record(outcome, parts.full_marks)
         if outcome.halted is not None:
-            raise RunHalted(f"step {step}: {outcome.halted.reason}")
+            raise RunHalted(recorder.halted(outcome.halted))
         if parts.due(parts.config.eval.every):
             await evaluate(parts, recorder)
         if parts.due(parts.config.checkpoint.every):
             checkpoint()
     if position.step > first and parts.config.eval.after and not parts.due(parts.config.eval.every):
         await evaluate(parts, recorder)
+
+
+async def sample(parts: Parts, draws: Sequence[Draw]) -> Collected:
+    """Scored groups; none where ruined weights make the sampler fail: the step's verdict then is about the weights."""
+    with parts.console.progress("rollouts", len(parts.collector.mine(draws))) as bar:
+        try:
+            return await parts.collector.collect(draws, bar.advance)
+        except EngineError as error:
+            if not parts.trainer.nonfinite_parameters():
+                raise
+            return Collected((), {draw.number: f"not sampled: {error}" for draw in draws})
 
 
 async def evaluate(parts: Parts, recorder: Recorder) -> None:

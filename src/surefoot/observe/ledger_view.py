@@ -11,7 +11,7 @@ from typing import Any, Self
 from surefoot.observe.rows import STEPS, TABLES, StepRow, Table, from_sql
 from surefoot.types.errors import SurefootError, UsageError
 
-FORMAT = 1  # of the tables; stored as SQLite's user_version
+FORMAT = 2  # of the tables; stored as SQLite's user_version
 READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
 BUSY_SECONDS = 30.0  # how long to wait for a lock that another process holds for a moment
 

@@ -21,9 +21,11 @@ class StepRow:
 
     step: int
     attempt: int
+    mini_batch: int  # which of the step's updates was attempted
     started_at: float  # seconds since 1970
     verdict: Verdict
     reason: Reason
+    detail: str  # what stands behind the reason
     policy_version: int  # before the attempt
     loss: float
     grad_norm: float
@@ -35,6 +37,10 @@ class StepRow:
     num_prompts: int
     min_version: int
     max_version: int
+    nonfinite_inputs: int  # trainable tokens whose given log-probs or advantage are not finite
+    nonfinite_logprobs: int  # trainable tokens
+    nonfinite_losses: int  # micro-batches
+    nonfinite_grad: bool
     mismatch_mean: float
     mismatch_p99: float
     mismatch_max: float
@@ -103,9 +109,11 @@ STEPS = Table(
     {
         "step": "INTEGER NOT NULL",
         "attempt": "INTEGER NOT NULL",
+        "mini_batch": "INTEGER NOT NULL",
         "started_at": "REAL NOT NULL",
         "verdict": "TEXT NOT NULL",
         "reason": "TEXT NOT NULL",
+        "detail": "TEXT NOT NULL",
         "policy_version": "INTEGER NOT NULL",
         "loss": "REAL NOT NULL",
         "grad_norm": "REAL NOT NULL",
@@ -117,6 +125,10 @@ STEPS = Table(
         "num_prompts": "INTEGER NOT NULL",
         "min_version": "INTEGER NOT NULL",
         "max_version": "INTEGER NOT NULL",
+        "nonfinite_inputs": "INTEGER NOT NULL",
+        "nonfinite_logprobs": "INTEGER NOT NULL",
+        "nonfinite_losses": "INTEGER NOT NULL",
+        "nonfinite_grad": "INTEGER NOT NULL",
         "mismatch_mean": "REAL NOT NULL",
         "mismatch_p99": "REAL NOT NULL",
         "mismatch_max": "REAL NOT NULL",

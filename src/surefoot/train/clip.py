@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch.distributed.tensor import DTensor
 
+SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
+
 
 def grad_norm_sq(grads: Sequence[torch.Tensor]) -> torch.Tensor:
     """Sum of squares of this rank's gradients, as a float64 0-d tensor on their device; inf and NaN come through.
@@ -40,3 +42,12 @@ def clip_coefficient(norm: float, max_norm: float) -> float:
     if not (math.isfinite(max_norm) and max_norm >= 0):
         raise ValueError(f"train.max_grad_norm must be finite and not negative, got {max_norm}")
     return 1.0 if max_norm == 0 or norm <= max_norm else max_norm / norm
+
+
+def scale_gradients(grads: Sequence[torch.Tensor], factor: float) -> None:
+    """Multiply in place. A finite norm may be 1e43: a factor that is subnormal in float32 is applied as two."""
+    if factor == 1.0:
+        return
+    steps = 1 if factor >= SMALLEST_NORMAL else 2
+    for _ in range(steps):
+        torch._foreach_mul_(list(grads), factor ** (1 / steps))

@@ -6,6 +6,8 @@ its own, so micro-batches accumulate in fp32; after an update the masters are ro
 whose addresses the sampler relies on.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -29,10 +31,12 @@ class Masters:
         """This rank's part of every gradient there is, to be read or scaled in place."""
         return [local(master.grad) for master in self.tensors if master.grad is not None]
 
-    def all_tensors(self) -> list[Tensor]:
-        """This rank's part of everything that holds weights: the masters, and the parameters where they are others."""
-        held = [*self.tensors, *self.params] if self.separate else self.tensors
-        return [local(tensor.detach()) for tensor in held]
+    def nonfinite(self) -> Tensor:
+        """[P] of bools, one a name: whether this rank's part of it holds inf or NaN, in the master or the parameter."""
+        kinds = [self.tensors, self.params] if self.separate else [self.tensors]
+        # a maximum keeps inf and NaN, and is a few launches for all tensors together
+        largest_KP = [torch.stack(torch._foreach_norm([_part(t) for t in kind], math.inf)) for kind in kinds]
+        return torch.stack([~values_P.isfinite() for values_P in largest_KP]).any(0)
 
     def clear_gradients(self) -> None:
         for master in self.tensors:
@@ -54,3 +58,9 @@ def _move_grad(param: Tensor, master: Tensor) -> None:
     else:
         master.grad += param.grad
     param.grad = None
+
+
+def _part(tensor: Tensor) -> Tensor:
+    """This rank's part, never empty: a rank may hold nothing of a short parameter."""
+    mine = local(tensor.detach())
+    return mine if mine.numel() else mine.new_zeros(1)

@@ -1,5 +1,6 @@
 """How far the sampler's log-probs are from the trainer's at the same weights, and where it is worst."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +9,11 @@ from torch import Tensor
 from surefoot.algos.mismatch import mismatch_stats
 from surefoot.train.shard import World
 from surefoot.types.train import Batch
+
+UNKNOWN_GAP = dict.fromkeys(("mismatch_mean", "mismatch_p99", "mismatch_max", "mismatch_kl"), math.nan) | {
+    "mismatch_worst_sample": -1.0,
+    "mismatch_worst_position": -1.0,
+}
 
 
 def gap_metrics(batch: Batch, logprobs_MN: Sequence[Tensor], world: World) -> dict[str, float]:

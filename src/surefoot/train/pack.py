@@ -73,7 +73,9 @@ def pack(
         linear_cost=linear_cost,
         quadratic_cost=quadratic_cost,
     )
-    filler = _filler(int(samples[0].token_ids_L[0]) if samples else 0, with_reference=reference_logprobs is not None)
+    filler = make_filler(
+        int(samples[0].token_ids_L[0]) if samples else 0, with_reference=reference_logprobs is not None
+    )
     versions = np.concatenate([np.empty(0, np.int32), *(s.versions_L[s.loss_mask_L] for s in samples)])
     return Batch(
         microbatches_RM=tuple(
@@ -108,6 +110,28 @@ def unpack(microbatches: Sequence[Microbatch], values_MT: Sequence[NDArray[Any]]
                 raise ValueError(f"micro-batch {number}: sample {index} appears twice")
             values[index] = values_T[start:stop]
     return values
+
+
+def alone(microbatch: Microbatch) -> Iterator[tuple[int, Microbatch]]:
+    """(index in `Batch.refs`, the sample as a micro-batch of its own) for each sample; weights stay as they are."""
+    for index, start, stop in _spans(microbatch):
+        cut = slice(start, stop)
+        yield (
+            index,
+            Microbatch(
+                input_ids_T=microbatch.input_ids_T[cut],
+                labels_T=microbatch.labels_T[cut],
+                positions_T=microbatch.positions_T[cut],
+                cu_seqlens_S1=np.array([0, stop - start], np.int32),
+                sample_ids_T=microbatch.sample_ids_T[cut],
+                loss_mask_T=microbatch.loss_mask_T[cut],
+                token_weights_T=microbatch.token_weights_T[cut],
+                behavior_logprobs_T=microbatch.behavior_logprobs_T[cut],
+                old_logprobs_T=microbatch.old_logprobs_T[cut],
+                reference_logprobs_T=microbatch.reference_logprobs_T[cut],  # of length 0 where there are none
+                advantages_T=microbatch.advantages_T[cut],
+            ),
+        )
 
 
 def _spans(microbatch: Microbatch) -> Iterator[tuple[int, int, int]]:
@@ -161,7 +185,8 @@ def _shift(sample: Sample, given: Mapping[str, FloatArray]) -> _Columns:
     )
 
 
-def _filler(token_id: int, *, with_reference: bool) -> Microbatch:
+def make_filler(token_id: int, *, with_reference: bool) -> Microbatch:
+    """A micro-batch of one position that trains nothing: it runs like any other and adds nothing."""
     zero = np.zeros(1, np.float32)
     column = _Columns(
         inputs=np.array([token_id]),

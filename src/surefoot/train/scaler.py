@@ -40,7 +40,8 @@ class LossScaler:
         return cls(config, active=config.compute == "fp16")
 
     @property
-    def scale(self) -> float:
+    def loss_scale(self) -> float:
+        """The scale in use: what gradients are divided by before anything reads them."""
         return self._scale
 
     @property
@@ -48,7 +49,7 @@ class LossScaler:
         """Whether an overflow can lower the scale."""
         return self._active and self._config.dynamic_scale
 
-    def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss to call backward on; gradients then are `scale` times the true ones."""
         return loss * self._scale if self._active else loss
 

@@ -1,33 +1,41 @@
 """One attempt at an update: forward and backward over the micro-batches, evidence, decision, and only then a change.
 
 for each micro-batch:  log-probs -> loss terms -> (loss * scale).backward()
+gradient hooks:        see the unscaled gradients
 once, over all ranks:  evidence, one all-reduce and one host synchronisation
 decide():              pure, the same answer on every rank
 applied:               unscale and clip in one factor -> optimizer -> counter, scaler
 skipped, halted:       gradients cleared; nothing else is touched (an overflow lowers the scale)
+
+What is raised outside a collective is evidence: the other ranks' collectives are kept company and all ranks skip the
+attempt with reason `error`. On several ranks a model's forward and backward are collectives from end to end (FSDP2
+gathers each layer's weights), and what is raised there ends the process group.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.algos import policy_loss
-from surefoot.algos.kl import kl_and_bounded
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
-from surefoot.train.clip import clip_coefficient, grad_norm_sq
+from surefoot.nn.model import PackedInputs
+from surefoot.train.clip import clip_coefficient, scale_gradients
+from surefoot.train.evidence import Agreed, Backward, agree, has_signal
+from surefoot.train.hooks import GradientHook, Refusal, UnscaledGradients, ask
 from surefoot.train.masters import Masters
-from surefoot.train.mismatch import gap_metrics
+from surefoot.train.mismatch import UNKNOWN_GAP, gap_metrics
 from surefoot.train.optim import build_optimizer, set_learning_rate
+from surefoot.train.pack import make_filler
 from surefoot.train.roles import Roles, packed_inputs
 from surefoot.train.scaler import LossScaler
 from surefoot.train.schedule import learning_rate
+from surefoot.train.terms import loss_terms, per_token
 from surefoot.train.verdict import Decision, Evidence, decide
-from surefoot.types.train import Batch, Microbatch, StepReport
+from surefoot.types.train import Batch, Microbatch, NonFinite, StepReport
+
+SHOWN = 4  # weights named in a report's detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +56,26 @@ def _nothing() -> None:
 
 
 class Trainer:
-    def __init__(self, roles: Roles, config: TrainerConfig) -> None:
+    def __init__(self, roles: Roles, config: TrainerConfig, hooks: Sequence[GradientHook] = ()) -> None:
         self.roles, self.config, self.world = roles, config, roles.policy.world
+        self.hooks = tuple(hooks)
         self.masters = Masters(roles.policy, config.precision.compute)
         self.optimizer = build_optimizer(config.optim, self.masters)
         self.scaler = LossScaler.from_config(config.precision)
         self.updates = 0  # applied ones; the learning rate follows it, so a skipped step advances nothing
+        self.filler = make_filler(0, with_reference=roles.reference is not None)
+        nothing_N = torch.zeros(0, device=self.world.device)
+        self.sum_names = sorted(loss_terms(self.filler, nothing_N, nothing_N, algo=config.algo)[1])
 
     def attempt(
         self, batch: Batch, *, step: int, attempt: int, version: int, on_microbatch: Callable[[], None] = _nothing
     ) -> StepReport:
         """One attempt. Nothing the next attempt depends on is changed unless the verdict is `applied`."""
-        scale = self.scaler.scale
-        self.masters.clear_gradients()  # an attempt that raised may have left some
-        totals, logprobs_MN = self._backward(batch, on_microbatch)
-        evidence, sums = self._agree(batch, totals)
+        scale = self.scaler.loss_scale
+        seen, agreed = self.gather_evidence(batch, on_microbatch)
+        suspicious = bool(str(agreed.nonfinite)) or agreed.failed or batch.num_tokens == 0
+        ruined = self.nonfinite_parameters() if suspicious else ()
+        evidence = self._weigh(batch, agreed, ruined)
         decision = self._decide(evidence)
         lr = learning_rate(self.updates, config=self.config.optim, total_updates=self.config.total_updates)
         if decision.verdict == "applied":
@@ -70,145 +83,137 @@ class Trainer:
         self.masters.clear_gradients()
         if decision.reason in ("ok", "overflow"):
             self.scaler.update(decision.reason == "overflow")
+        gap = UNKNOWN_GAP if evidence.failed else gap_metrics(batch, seen.logprobs_MN, self.world)
         return StepReport(
             step=step,
             attempt=attempt,
             version=version,
             verdict=decision.verdict,
             reason=decision.reason,
-            loss=sums.pop("loss"),
-            grad_norm=evidence.grad_norm,
+            detail="; ".join(filter(None, (name_weights(ruined), str(agreed.nonfinite), agreed.told))),
+            nonfinite=agreed.nonfinite,
+            loss=math.nan if evidence.failed else agreed.sums["loss"],
+            grad_norm=math.nan if evidence.failed else evidence.grad_norm,
             loss_scale=scale,
-            next_loss_scale=self.scaler.scale,
+            next_loss_scale=self.scaler.loss_scale,
             lr=lr,
-            metrics=per_token(sums, batch.num_tokens) | gap_metrics(batch, logprobs_MN, self.world),
+            metrics=per_token({k: v for k, v in agreed.sums.items() if k != "loss"}, batch.num_tokens) | gap,
         )
 
-    def _backward(
-        self, batch: Batch, on_microbatch: Callable[[], None] = _nothing
-    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+    def examine(self, batch: Batch) -> NonFinite:
+        """What is not finite in a forward and backward over `batch` at the present scale. Changes nothing."""
+        _, agreed = self.gather_evidence(batch)
+        self.masters.clear_gradients()
+        return agreed.nonfinite
+
+    def nonfinite_parameters(self) -> tuple[str, ...]:
+        """Names of the weights that hold inf or NaN on any rank; all ranks must ask together."""
+        counts = self.world.sum(self.masters.nonfinite().double()).tolist()
+        return tuple(name for name, count in zip(self.masters.names, counts, strict=True) if count)
+
+    def backward(self, batch: Batch, on_microbatch: Callable[[], None] = _nothing) -> Backward:
         """Gradients of every micro-batch of this rank, with sums for the report and the chosen log-probs."""
         totals: dict[str, Tensor] = {}
-        logprobs_MN = []
+        logprobs_MN: list[Tensor] = []
+        errors: list[str] = []
         for microbatch in batch.microbatches_RM[self.world.rank]:
-            loss, sums, logprobs_N = self._loss(microbatch)
-            self.scaler.scale_loss(loss).backward()  # type: ignore[no-untyped-call]
-            for name, value in sums.items():
-                totals[name] = totals.get(name, 0.0) + value.double()
-            logprobs_MN.append(logprobs_N)
+            try:
+                logprobs_MN.append(self._accumulate(microbatch, totals, errors))
+            except Exception as error:
+                if self.world.size > 1:
+                    raise  # inside FSDP's collectives: nothing could be agreed any more
+                errors.append(in_words(error))
+            if errors and self.world.size == 1:
+                break
             on_microbatch()
-        return totals, logprobs_MN
+        return Backward(totals, logprobs_MN, "; ".join(errors))
 
-    def _loss(self, microbatch: Microbatch) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """(loss to differentiate, sums over tokens, log-probs [N]) of one micro-batch's trainable tokens."""
-        algo, device = self.config.algo, self.world.device
-        inputs = packed_inputs(microbatch, device)
+    def _accumulate(self, microbatch: Microbatch, totals: dict[str, Tensor], errors: list[str]) -> Tensor:
+        """Adds one micro-batch's gradients and sums. Returns its log-probs [N].
+
+        Raises only what the model's own forward and backward do: other errors are noted, and a loss of 0 takes the
+        place of what could not be computed, so that this rank stays in step with the others.
+        """
         model = self.roles.policy.model
+        microbatch, inputs = self._prepare(microbatch, errors)
         logprobs_N, entropy_N = model(inputs, self.config.temperature, self.config.train.logprob_chunk)
+        try:
+            loss, sums = loss_terms(microbatch, logprobs_N, entropy_N, algo=self.config.algo)
+        except Exception as error:
+            errors.append(in_words(error))
+            loss, sums = (logprobs_N * 0).sum(), {}
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        for name, value in sums.items():
+            totals[name] = totals.get(name, 0.0) + value.double()
+        detached_N: Tensor = logprobs_N.detach()
+        return detached_N
 
-        def rows(array_T: Any) -> Tensor:
-            return torch.from_numpy(array_T[microbatch.loss_mask_T]).to(device, non_blocking=True)
+    def _prepare(self, microbatch: Microbatch, errors: list[str]) -> tuple[Microbatch, PackedInputs]:
+        """The micro-batch with its inputs on the device, or the filler with its own."""
+        try:
+            return microbatch, packed_inputs(microbatch, self.world.device)
+        except Exception as error:
+            errors.append(in_words(error))
+            return self.filler, packed_inputs(self.filler, self.world.device)
 
-        weights_N = rows(microbatch.token_weights_T).to(logprobs_N.dtype)
-        loss, sums = policy_loss(
-            logprobs_N,
-            rows(microbatch.old_logprobs_T),
-            rows(microbatch.behavior_logprobs_T),
-            rows(microbatch.advantages_T),
-            weights_N,
-            rows(microbatch.sample_ids_T),
-            config=algo,
-        )
-        if len(microbatch.reference_logprobs_T):
-            reference_N = rows(microbatch.reference_logprobs_T)
-            held_N = logprobs_N if algo.kl_coef else logprobs_N.detach()  # a zero coefficient adds nothing to the graph
-            kl_N, bounded_N = kl_and_bounded(held_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
-            sums["kl_reference"] = kl_N.detach().sum()
-            sums["kl_bounded"] = bounded_N.sum()
-            if algo.kl_coef:
-                loss = loss + algo.kl_coef * (weights_N * kl_N).sum()
-        sums["nonfinite_inputs"] = torch.tensor(nonfinite_inputs(microbatch), device=device)
-        detached_N = logprobs_N.detach()
-        sums["entropy"] = entropy_N.detach().sum()
-        sums["nonfinite_tokens"] = (~detached_N.isfinite()).sum()
-        sums["nonfinite_losses"] = (~loss.detach().isfinite()).sum()
-        sums["loss"] = loss.detach()
-        return loss, sums, detached_N
+    def gather_evidence(self, batch: Batch, on_microbatch: Callable[[], None] = _nothing) -> tuple[Backward, Agreed]:
+        """Gradients, still scaled, and what all ranks saw together."""
+        self.masters.clear_gradients()  # an attempt that raised may have left some
+        seen = self.backward(batch, on_microbatch)
+        refusals: list[Refusal] = []
+        if self.hooks and not seen.error:
+            try:
+                refusals = ask(self.hooks, UnscaledGradients(self.masters, self.scaler.loss_scale))
+            except Exception as error:
+                seen = Backward(seen.totals, seen.logprobs_MN, in_words(error))
+        grads = self.masters.gradients()
+        return seen, agree(batch, seen, grads, refusals, names=self.sum_names, world=self.world)
 
-    def _agree(self, batch: Batch, totals: dict[str, Tensor]) -> tuple[Evidence, dict[str, float]]:
-        """What all ranks saw together. Every rank leaves with the same numbers, so every rank decides the same."""
-        names = sorted(totals)
-        norm_sq = grad_norm_sq(self.masters.gradients())
-        vector = torch.stack([norm_sq, *(totals[name] for name in names)]).to(self.world.device)
-        norm_sq_sum, *values = self.world.sum(vector).tolist()  # the step's one host synchronisation
-        sums = dict(zip(names, values, strict=True))
-        bad = sums["nonfinite_tokens"] + sums["nonfinite_losses"] + sums["nonfinite_inputs"]
-        nonfinite_loss = bad > 0 or not math.isfinite(sums["loss"])
-        found_inf = not math.isfinite(norm_sq_sum)
-        evidence = Evidence(
-            nonfinite_loss=nonfinite_loss,
-            found_inf=found_inf,
-            nonfinite_param=(nonfinite_loss or found_inf) and not self.parameters_are_finite(),
-            grad_norm=math.sqrt(norm_sq_sum) / self.scaler.scale,
+    def _weigh(self, batch: Batch, agreed: Agreed, ruined: Sequence[str]) -> Evidence:
+        return Evidence(
+            nonfinite=agreed.nonfinite,
+            nonfinite_param=bool(ruined),
+            grad_norm=math.sqrt(agreed.norm_sq) / self.scaler.loss_scale,
             num_tokens=batch.num_tokens,
             zero_signal=self.config.algo.kl_coef == 0 and not has_signal(batch),
+            failed=agreed.failed,
+            refused=agreed.refused,
+            halt_asked=agreed.halt_asked,
         )
-        return evidence, sums
-
-    def parameters_are_finite(self) -> bool:
-        """Masters and the parameters behind them, on every rank; all ranks must ask together."""
-        bad = torch.stack([(~tensor.isfinite()).any() for tensor in self.masters.all_tensors()]).any()
-        return not self.world.sum(bad.double()).item()
 
     def _decide(self, evidence: Evidence) -> Decision:
         precision = self.config.precision
         return decide(
             evidence,
             compute=precision.compute,
-            scale=self.scaler.scale,
+            scale=self.scaler.loss_scale,
             min_scale=precision.min_scale,
             dynamic=self.scaler.dynamic,
             config=self.config.train,
         )
 
     def _apply(self, grad_norm: float, lr: float) -> None:
-        factor = clip_coefficient(grad_norm, self.config.train.max_grad_norm) / self.scaler.scale
-        if factor != 1.0:
-            torch._foreach_mul_(self.masters.gradients(), factor)
+        factor = clip_coefficient(grad_norm, self.config.train.max_grad_norm) / self.scaler.loss_scale
+        scale_gradients(self.masters.gradients(), factor)
         set_learning_rate(self.optimizer, lr)
         self.optimizer.step()
         self.masters.publish()
         self.updates += 1
 
 
-def nonfinite_inputs(microbatch: Microbatch) -> int:
-    """Trainable tokens whose given log-probs or advantage are not finite, whether or not a term looks at them."""
-    columns = (microbatch.behavior_logprobs_T, microbatch.old_logprobs_T, microbatch.advantages_T)
-    finite_T = np.all([np.isfinite(column_T) for column_T in columns], axis=0)
-    return int((~finite_T & microbatch.loss_mask_T).sum())
+def in_words(error: BaseException) -> str:
+    """Without its traceback, which would keep the failed attempt's tensors alive.
+
+    >>> in_words(ValueError("no such thing"))
+    'ValueError: no such thing'
+    """
+    return f"{type(error).__name__}: {str(error).strip() or 'no message'}"
 
 
-def has_signal(batch: Batch) -> bool:
-    """Whether any trainable token of any rank has an advantage that is not 0 (NaN counts: it is not nothing)."""
-    rows = (m for row in batch.microbatches_RM for m in row)
-    return any((m.advantages_T[m.loss_mask_T] != 0).any() for m in rows)
-
-
-MEANS = {  # what a sum over trainable tokens is called once it is divided by their number
-    "ratio_sum": "ratio",
-    "kl_old_sum": "kl_old",
-    "correction_sum": "correction",
-    "clipped_tokens": "clip_fraction",
-    "bounded_log_ratios": "bounded_fraction",
-    "correction_capped": "correction_capped_fraction",
-    "correction_bounded": "correction_bounded_fraction",
-    "correction_rejected": "correction_rejected_fraction",
-    "kl_reference": "kl_reference",
-    "kl_bounded": "kl_bounded_fraction",
-    "entropy": "entropy",
-}
-
-
-def per_token(sums: dict[str, float], num_tokens: int) -> dict[str, float]:
-    """Means over the batch's trainable tokens where `MEANS` says so; the rest are counts or weighted sums already."""
-    return {MEANS.get(k, k): v / max(num_tokens, 1) if k in MEANS else v for k, v in sums.items()}
+def name_weights(names: Sequence[str]) -> str:
+    """
+    >>> name_weights(["model.norm.weight"]), name_weights([])
+    ('weights not finite: model.norm.weight', '')
+    """
+    more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+    return f"weights not finite: {', '.join([*names[:SHOWN], *more])}" if names else ""

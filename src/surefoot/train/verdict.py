@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from surefoot.config.schema import TrainConfig
-from surefoot.types.train import Reason, Verdict
+from surefoot.types.train import NonFinite, Reason, Verdict
 
 Compute = Literal["fp32", "bf16", "fp16", "fp64"]
 
@@ -14,12 +14,23 @@ Compute = Literal["fp32", "bf16", "fp16", "fp64"]
 class Evidence:
     """What one attempt showed, already agreed over ranks."""
 
-    nonfinite_loss: bool  # a log-prob or loss term of a trainable token is inf or NaN
-    found_inf: bool  # an entry of a gradient is inf or NaN, as backward left it (scaled)
+    nonfinite: NonFinite
     nonfinite_param: bool  # a weight was inf or NaN before the step
     grad_norm: float  # unscaled, before clipping
     num_tokens: int  # trainable ones
     zero_signal: bool  # every advantage is 0 and no other term is in the loss
+    failed: bool  # a rank met an exception: what the others show is not the whole batch
+    refused: bool  # a gradient hook said no
+    halt_asked: bool  # a gradient hook asked for the run to end
+
+    @property
+    def nonfinite_loss(self) -> bool:
+        seen = self.nonfinite
+        return seen.inputs > 0 or seen.logprobs > 0 or seen.losses > 0
+
+    @property
+    def nonfinite_grad(self) -> bool:
+        return self.nonfinite.gradient or not math.isfinite(self.grad_norm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +45,42 @@ def decide(
     """The first line that holds:
 
     1. a weight is not finite                               halted   nonfinite_param
-    2. no trainable token anywhere                          skipped  empty_batch
-    3. the loss is not finite                               skipped or halted (`on_nonfinite`)  nonfinite_loss
-    4. a gradient or its norm is not finite, and
-       fp16 with a dynamic scale above its floor            skipped  overflow
-       otherwise, nothing is left to lower                  skipped or halted (`on_nonfinite`)  nonfinite_grad
-    5. no signal, and `on_zero_signal` is skip              skipped  zero_signal
-    6.                                                      applied  ok
+    2. a rank met an exception                              skipped  error
+    3. no trainable token anywhere                          skipped  empty_batch
+    4. the loss is finite, a gradient or its norm is not,
+       and there is a scale to lower: fp16, dynamic,
+       above its floor                                      skipped  overflow
+    5. a hook asked for the end                             halted   user_policy
+    6. the loss is not finite                               skipped or halted (`on_nonfinite`)  nonfinite_loss
+    7. a gradient or its norm is not finite                 skipped or halted (`on_nonfinite`)  nonfinite_grad
+    8. a hook refused                                       skipped  hook
+    9. no signal, and `on_zero_signal` is skip              skipped  zero_signal
+    10.                                                     applied  ok
+
+    Hooks come after `overflow`: what they saw then was not the gradient, and the scale must fall all the same.
 
     scale: the one used in backward. A static scale has nothing to lower, so its overflow is a `nonfinite_grad`.
+    `on_nonfinite = "drop_samples"` is a skip here: which samples to go on without is not this function's to know.
     With `on_nonfinite = "skip"` and fp32, a gradient norm of inf gives (skipped, nonfinite_grad).
     """
+    on_nonfinite: Verdict = "halted" if config.on_nonfinite == "halt" else "skipped"
+    scale_can_fall = compute == "fp16" and dynamic and scale > min_scale
     if evidence.nonfinite_param:
         return Decision("halted", "nonfinite_param")
+    if evidence.failed:
+        return Decision("skipped", "error")
     if evidence.num_tokens == 0:
         return Decision("skipped", "empty_batch")
-    on_nonfinite: Verdict = "halted" if config.on_nonfinite == "halt" else "skipped"
+    if evidence.nonfinite_grad and not evidence.nonfinite_loss and scale_can_fall:
+        return Decision("skipped", "overflow")
+    if evidence.halt_asked:
+        return Decision("halted", "user_policy")
     if evidence.nonfinite_loss:
         return Decision(on_nonfinite, "nonfinite_loss")
-    if evidence.found_inf or not math.isfinite(evidence.grad_norm):
-        if compute == "fp16" and dynamic and scale > min_scale:
-            return Decision("skipped", "overflow")
+    if evidence.nonfinite_grad:
         return Decision(on_nonfinite, "nonfinite_grad")
+    if evidence.refused:
+        return Decision("skipped", "hook")
     if evidence.zero_signal and config.on_zero_signal == "skip":
         return Decision("skipped", "zero_signal")
     return Decision("applied", "ok")

@@ -17,9 +17,12 @@ Reason = Literal[
     "nonfinite_loss",
     "nonfinite_grad",
     "nonfinite_param",
+    "hook",
+    "error",
     "empty_batch",
     "zero_signal",
     "skip_budget_exhausted",
+    "user_policy",
     "rollout_only",
 ]
 OldSource = Literal["sampler", "trainer"]
@@ -60,6 +63,22 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class NonFinite:
+    """Where an attempt met inf or NaN, over all ranks, in the order in which a step computes."""
+
+    inputs: int  # trainable tokens whose given log-probs or advantage are not finite
+    logprobs: int  # trainable tokens whose log-prob under the policy is not
+    losses: int  # micro-batches whose loss is not
+    gradient: bool  # an entry of the gradient is not, as backward left it (scaled)
+
+    def __str__(self) -> str:
+        """In words, e.g. "2 tokens' log-probs, gradient"; "" where everything was finite."""
+        counted = ((self.inputs, "tokens' inputs"), (self.logprobs, "tokens' log-probs"), (self.losses, "losses"))
+        seen = [f"{count} {what}" for count, what in counted if count]
+        return ", ".join([*seen, *(["gradient"] if self.gradient else [])])
+
+
+@dataclass(frozen=True, slots=True)
 class StepReport:
     """What became of one attempt at an update. `version` is the policy's before it; a skip changes nothing."""
 
@@ -68,6 +87,8 @@ class StepReport:
     version: int
     verdict: Verdict
     reason: Reason
+    detail: str  # what stands behind the reason: where numbers were not finite, what a hook or an error said
+    nonfinite: NonFinite
     loss: float
     grad_norm: float  # unscaled, before clipping; inf and nan are reported as they are
     loss_scale: float

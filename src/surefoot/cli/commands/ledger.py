@@ -30,6 +30,7 @@ SHOWN = (
     "reward_mean",
     "seconds",
     "bundle",
+    "detail",
 )
 
 
