@@ -46,28 +46,35 @@ def agree(
     world: World,
 ) -> Agreed:
     """names: of the sums, on every rank the same ones, whatever this rank came to see."""
-    zero = torch.zeros((), dtype=torch.float64, device=world.device)
-    flags = (bool(seen.error), any(not refusal.halt for refusal in refusals), any(refusal.halt for refusal in refusals))
-    sums_K = torch.stack([grad_norm_sq(grads).to(zero.device), *(seen.totals.get(name, zero) for name in names)])
-    flags_3 = torch.tensor(flags, dtype=torch.float64).to(world.device, non_blocking=True)
-    norm_sq, *values = world.sum(torch.cat([sums_K, flags_3])).tolist()  # the step's one wait before its decision
-    sums = dict(zip(names, values[:-3], strict=True))
-    failed, refused, halt_asked = (value > 0 for value in values[-3:])
+    numbers = _as_vector(seen, grads, refusals, names=names, device=world.device)
+    norm_sq, *values, failed, refused, halt_asked = world.sum(numbers).tolist()  # the one wait before the decision
+    sums = dict(zip(names, values, strict=True))
+    if failed:
+        norm_sq, sums["loss"] = math.nan, math.nan  # a part of the batch is missing in them
     nonfinite = NonFinite(
         inputs=sum(nonfinite_inputs(m) for row in batch.microbatches_RM for m in row),
         logprobs=int(sums.pop("nonfinite_logprobs")),
         losses=int(sums.pop("nonfinite_losses")),
-        gradient=not math.isfinite(norm_sq),
+        gradient=not failed and not math.isfinite(norm_sq),
     )
-    told = ""
-    if failed or refused or halt_asked:
-        told = "; ".join(line for lines in world.gather(words(seen, refusals, world)) for line in lines)
-    return Agreed(sums, nonfinite, norm_sq, failed, refused, halt_asked, told)
+    told = _told(seen, refusals, world) if failed or refused or halt_asked else ""
+    return Agreed(sums, nonfinite, norm_sq, failed > 0, refused > 0, halt_asked > 0, told)
 
 
-def words(seen: Backward, refusals: Sequence[Refusal], world: World) -> list[str]:
+def _as_vector(
+    seen: Backward, grads: Sequence[Tensor], refusals: Sequence[Refusal], *, names: Sequence[str], device: torch.device
+) -> Tensor:
+    """This rank's squared norm, sums, and three flags: failed, refused, asked for a halt."""
+    zero = torch.zeros((), dtype=torch.float64, device=device)
+    sums_K = torch.stack([grad_norm_sq(grads).to(device), *(seen.totals.get(name, zero) for name in names)])
+    flags = (seen.error != "", any(not refusal.halt for refusal in refusals), any(refusal.halt for refusal in refusals))
+    return torch.cat([sums_K, torch.tensor(flags, dtype=torch.float64).to(device, non_blocking=True)])
+
+
+def _told(seen: Backward, refusals: Sequence[Refusal], world: World) -> str:
     said = [*([seen.error] if seen.error else []), *(refusal.why for refusal in refusals)]
-    return [f"rank {world.rank}: {line}" if world.size > 1 else line for line in said]
+    mine = [f"rank {world.rank}: {line}" if world.size > 1 else line for line in said]
+    return "; ".join(line for lines in world.gather(mine) for line in lines)
 
 
 def nonfinite_inputs(microbatch: Microbatch) -> int:

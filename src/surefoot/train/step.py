@@ -73,8 +73,8 @@ class Trainer:
         """One attempt. Nothing the next attempt depends on is changed unless the verdict is `applied`."""
         scale = self.scaler.loss_scale
         seen, agreed = self.gather_evidence(batch, on_microbatch)
-        suspicious = bool(str(agreed.nonfinite)) or agreed.failed or batch.num_tokens == 0
-        ruined = self.nonfinite_parameters() if suspicious else ()
+        doubtful = agreed.failed or bool(str(agreed.nonfinite)) or batch.num_tokens == 0
+        ruined = self.nonfinite_parameters() if doubtful else ()
         evidence = self._weigh(batch, agreed, ruined)
         decision = self._decide(evidence)
         lr = learning_rate(self.updates, config=self.config.optim, total_updates=self.config.total_updates)
@@ -83,7 +83,7 @@ class Trainer:
         self.masters.clear_gradients()
         if decision.reason in ("ok", "overflow"):
             self.scaler.update(decision.reason == "overflow")
-        gap = UNKNOWN_GAP if evidence.failed else gap_metrics(batch, seen.logprobs_MN, self.world)
+        gap = UNKNOWN_GAP if agreed.failed else gap_metrics(batch, seen.logprobs_MN, self.world)
         return StepReport(
             step=step,
             attempt=attempt,
@@ -92,12 +92,12 @@ class Trainer:
             reason=decision.reason,
             detail="; ".join(filter(None, (name_weights(ruined), str(agreed.nonfinite), agreed.told))),
             nonfinite=agreed.nonfinite,
-            loss=math.nan if evidence.failed else agreed.sums["loss"],
-            grad_norm=math.nan if evidence.failed else evidence.grad_norm,
+            loss=agreed.sums["loss"],
+            grad_norm=evidence.grad_norm,
             loss_scale=scale,
             next_loss_scale=self.scaler.loss_scale,
             lr=lr,
-            metrics=per_token({k: v for k, v in agreed.sums.items() if k != "loss"}, batch.num_tokens) | gap,
+            metrics=per_token(agreed.sums, batch.num_tokens) | gap,
         )
 
     def examine(self, batch: Batch) -> NonFinite:

@@ -37,18 +37,22 @@ def loss_terms(
         config=algo,
     )
     if len(microbatch.reference_logprobs_T):
-        reference_N = rows(microbatch.reference_logprobs_T)
-        held_N = logprobs_N if algo.kl_coef else logprobs_N.detach()  # a zero coefficient adds nothing to the graph
-        kl_N, bounded_N = kl_and_bounded(held_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
-        sums["kl_reference"] = kl_N.detach().sum()
-        sums["kl_bounded"] = bounded_N.sum()
-        if algo.kl_coef:
-            loss = loss + algo.kl_coef * (weights_N * kl_N).sum()
+        kl_loss, kl_sums = _reference_term(logprobs_N, rows(microbatch.reference_logprobs_T), weights_N, algo)
+        loss, sums = loss + kl_loss if algo.kl_coef else loss, sums | kl_sums
     sums["entropy"] = entropy_N.detach().sum()
     sums["nonfinite_logprobs"] = (~logprobs_N.detach().isfinite()).sum()
     sums["nonfinite_losses"] = (~loss.detach().isfinite()).sum()
     sums["loss"] = loss.detach()
     return loss, sums
+
+
+def _reference_term(
+    logprobs_N: Tensor, reference_N: Tensor, weights_N: Tensor, algo: AlgoConfig
+) -> tuple[Tensor, dict[str, Tensor]]:
+    held_N = logprobs_N if algo.kl_coef else logprobs_N.detach()  # a zero coefficient adds nothing to the graph
+    kl_N, bounded_N = kl_and_bounded(held_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
+    sums = {"kl_reference": kl_N.detach().sum(), "kl_bounded": bounded_N.sum()}
+    return algo.kl_coef * (weights_N * kl_N).sum(), sums
 
 
 MEANS = {  # what a sum over trainable tokens is called once it is divided by their number
@@ -67,5 +71,7 @@ MEANS = {  # what a sum over trainable tokens is called once it is divided by th
 
 
 def per_token(sums: dict[str, float], num_tokens: int) -> dict[str, float]:
-    """Means over the batch's trainable tokens where `MEANS` says so; the rest are counts or weighted sums already."""
-    return {MEANS.get(k, k): v / max(num_tokens, 1) if k in MEANS else v for k, v in sums.items()}
+    """What is reported beside the loss: means over the batch's trainable tokens where `MEANS` says so; the rest are
+    counts or weighted sums already."""
+    reported = {name: value for name, value in sums.items() if name != "loss"}
+    return {MEANS.get(k, k): v / max(num_tokens, 1) if k in MEANS else v for k, v in reported.items()}
