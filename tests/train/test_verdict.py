@@ -13,7 +13,7 @@ from surefoot.types.train import NonFinite
 
 CLEAN = Evidence(
     nonfinite=NonFinite(inputs=0, logprobs=0, losses=0, gradient=False),
-    nonfinite_param=False,
+    nonfinite_params=(),
     grad_norm=1.0,
     num_tokens=5,
     zero_signal=False,
@@ -57,7 +57,7 @@ def changed(nonfinite: str = "", **change: Any) -> Evidence:
         (changed("inputs"), "fp32", ("skipped", "nonfinite_loss")),
         (changed("logprobs"), "fp32", ("skipped", "nonfinite_loss")),
         (changed(failed=True, num_tokens=0), "fp32", ("skipped", "error")),
-        (changed(failed=True, nonfinite_param=True), "fp32", ("halted", "nonfinite_param")),
+        (changed(failed=True, nonfinite_params=("w",)), "fp32", ("halted", "nonfinite_param")),
         (changed("gradient", refused=True), "fp16", ("skipped", "overflow")),
         (changed("gradient", halt_asked=True), "fp16", ("skipped", "overflow")),
         (changed("gradient", refused=True), "bf16", ("skipped", "nonfinite_grad")),
@@ -66,7 +66,7 @@ def changed(nonfinite: str = "", **change: Any) -> Evidence:
         (changed(refused=True, zero_signal=True), "fp32", ("skipped", "hook")),
         (changed(refused=True, num_tokens=0), "fp32", ("skipped", "empty_batch")),
         (changed(refused=True, halt_asked=True), "fp32", ("halted", "user_policy")),
-        (changed(nonfinite_param=True, num_tokens=0), "fp32", ("halted", "nonfinite_param")),
+        (changed(nonfinite_params=("w",), num_tokens=0), "fp32", ("halted", "nonfinite_param")),
         (changed("losses", num_tokens=0), "fp32", ("skipped", "empty_batch")),
         (changed(zero_signal=True), "fp32", ("skipped", "zero_signal")),
         (changed(zero_signal=True, grad_norm=math.nan), "fp32", ("skipped", "nonfinite_grad")),
@@ -109,7 +109,7 @@ def expected_of(
         verdict = ("skipped", "empty_batch")
     if evidence.failed:
         verdict = ("skipped", "error")
-    return ("halted", "nonfinite_param") if evidence.nonfinite_param else verdict
+    return ("halted", "nonfinite_param") if evidence.nonfinite_params else verdict
 
 
 def test_every_combination() -> None:
@@ -117,8 +117,15 @@ def test_every_combination() -> None:
     shown = ("", "inputs", "logprobs", "losses", "gradient", "losses gradient")
     flags = list(product(FLAGS, repeat=5))
     for stages, norm, tokens, given in product(shown, (0.0, 1.0, math.inf, math.nan), (0, 5), flags):
-        names = ("nonfinite_param", "zero_signal", "failed", "refused", "halt_asked")
-        evidence = changed(stages, grad_norm=norm, num_tokens=tokens, **dict(zip(names, given, strict=True)))
+        ruined, *flagged = given
+        names = ("zero_signal", "failed", "refused", "halt_asked")
+        evidence = changed(
+            stages,
+            nonfinite_params=("w",) if ruined else (),
+            grad_norm=norm,
+            num_tokens=tokens,
+            **dict(zip(names, flagged, strict=True)),
+        )
         for compute, scale, dynamic, on_nonfinite, on_zero in product(
             ("fp32", "bf16", "fp16"), SCALES, FLAGS, ("skip", "drop_samples", "halt"), ("skip", "apply")
         ):

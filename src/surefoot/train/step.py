@@ -73,9 +73,7 @@ class Trainer:
         """One attempt. Nothing the next attempt depends on is changed unless the verdict is `applied`."""
         scale = self.scaler.loss_scale
         seen, agreed = self.gather_evidence(batch, on_microbatch)
-        doubtful = agreed.failed or bool(str(agreed.nonfinite)) or batch.num_tokens == 0
-        ruined = self.nonfinite_parameters() if doubtful else ()
-        evidence = self._weigh(batch, agreed, ruined)
+        evidence = self._weigh(batch, agreed)
         decision = self._decide(evidence)
         lr = learning_rate(self.updates, config=self.config.optim, total_updates=self.config.total_updates)
         if decision.verdict == "applied":
@@ -90,7 +88,9 @@ class Trainer:
             version=version,
             verdict=decision.verdict,
             reason=decision.reason,
-            detail="; ".join(filter(None, (name_weights(ruined), str(agreed.nonfinite), agreed.told))),
+            detail="; ".join(
+                filter(None, (name_weights(evidence.nonfinite_params), str(agreed.nonfinite), agreed.told))
+            ),
             nonfinite=agreed.nonfinite,
             loss=agreed.sums["loss"],
             grad_norm=evidence.grad_norm,
@@ -169,10 +169,12 @@ class Trainer:
         grads = self.masters.gradients()
         return seen, agree(batch, seen, grads, refusals, names=self.sum_names, world=self.world)
 
-    def _weigh(self, batch: Batch, agreed: Agreed, ruined: Sequence[str]) -> Evidence:
+    def _weigh(self, batch: Batch, agreed: Agreed) -> Evidence:
+        """The weights are asked where something is wrong, and where no token could show that they are."""
+        doubtful = agreed.failed or bool(str(agreed.nonfinite)) or batch.num_tokens == 0
         return Evidence(
             nonfinite=agreed.nonfinite,
-            nonfinite_param=bool(ruined),
+            nonfinite_params=self.nonfinite_parameters() if doubtful else (),
             grad_norm=math.sqrt(agreed.norm_sq) / self.scaler.loss_scale,
             num_tokens=batch.num_tokens,
             zero_signal=self.config.algo.kl_coef == 0 and not has_signal(batch),

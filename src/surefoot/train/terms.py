@@ -27,15 +27,9 @@ def loss_terms(
         return torch.from_numpy(array_T[microbatch.loss_mask_T]).to(device, non_blocking=True)
 
     weights_N = rows(microbatch.token_weights_T).to(logprobs_N.dtype)
-    loss, sums = policy_loss(
-        logprobs_N,
-        rows(microbatch.old_logprobs_T),
-        rows(microbatch.behavior_logprobs_T),
-        rows(microbatch.advantages_T),
-        weights_N,
-        rows(microbatch.sample_ids_T),
-        config=algo,
-    )
+    old_N, behavior_N = rows(microbatch.old_logprobs_T), rows(microbatch.behavior_logprobs_T)
+    advantages_N, ids_N = rows(microbatch.advantages_T), rows(microbatch.sample_ids_T)
+    loss, sums = policy_loss(logprobs_N, old_N, behavior_N, advantages_N, weights_N, ids_N, config=algo)
     if len(microbatch.reference_logprobs_T):
         kl_loss, kl_sums = _reference_term(logprobs_N, rows(microbatch.reference_logprobs_T), weights_N, algo)
         loss, sums = loss + kl_loss if algo.kl_coef else loss, sums | kl_sums

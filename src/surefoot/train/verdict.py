@@ -15,7 +15,7 @@ class Evidence:
     """What one attempt showed, already agreed over ranks."""
 
     nonfinite: NonFinite
-    nonfinite_param: bool  # a weight was inf or NaN before the step
+    nonfinite_params: tuple[str, ...]  # weights that held inf or NaN before the step
     grad_norm: float  # unscaled, before clipping
     num_tokens: int  # trainable ones
     zero_signal: bool  # every advantage is 0 and no other term is in the loss
@@ -47,16 +47,14 @@ def decide(
     1. a weight is not finite                               halted   nonfinite_param
     2. a rank met an exception                              skipped  error
     3. no trainable token anywhere                          skipped  empty_batch
-    4. the loss is finite, a gradient or its norm is not,
-       and there is a scale to lower: fp16, dynamic,
-       above its floor                                      skipped  overflow
+    4. only a gradient or its norm is not finite, and fp16
+       has a dynamic scale above its floor to lower         skipped  overflow
     5. a hook asked for the end                             halted   user_policy
     6. the loss is not finite                               skipped or halted (`on_nonfinite`)  nonfinite_loss
     7. a gradient or its norm is not finite                 skipped or halted (`on_nonfinite`)  nonfinite_grad
     8. a hook refused                                       skipped  hook
     9. no signal, and `on_zero_signal` is skip              skipped  zero_signal
     10.                                                     applied  ok
-
     Hooks come after `overflow`: what they saw then was not the gradient, and the scale must fall all the same.
 
     scale: the one used in backward. A static scale has nothing to lower, so its overflow is a `nonfinite_grad`.
@@ -65,7 +63,7 @@ def decide(
     """
     on_nonfinite: Verdict = "halted" if config.on_nonfinite == "halt" else "skipped"
     scale_can_fall = compute == "fp16" and dynamic and scale > min_scale
-    if evidence.nonfinite_param:
+    if evidence.nonfinite_params:
         return Decision("halted", "nonfinite_param")
     if evidence.failed:
         return Decision("skipped", "error")
