@@ -16,7 +16,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def torchrun() -> Callable[..., str]:
     """Runs a script's text on several gloo ranks; returns what it printed, fails with its output if it fails."""
 

@@ -126,7 +126,7 @@ class Trainer:
             if errors and self.world.size == 1:
                 break
             on_microbatch()
-        return Backward(totals, logprobs_MN, "; ".join(errors))
+        return Backward(totals, logprobs_MN, "; ".join(dict.fromkeys(errors)))
 
     def _accumulate(self, microbatch: Microbatch, totals: dict[str, Tensor], errors: list[str]) -> Tensor:
         """Adds one micro-batch's gradients and sums. Returns its log-probs [N].
