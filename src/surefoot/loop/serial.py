@@ -38,7 +38,7 @@ async def run_serial(parts: Parts, recorder: Recorder, checkpoint: Callable[[], 
             updates = parts.worker.train(samples, step=step, version=position.version)
         outcome = StepOutcome(step, tuple(draws), collected, advantages, tuple(samples), tuple(updates), spans)
         position.advance(outcome, cursor=parts.stream.cursor)
-        if outcome.applied:
+        if outcome.applied and outcome.halted is None:
             with spans.measure("publish"):
                 parts.publisher.publish(position.version)
         recorder.record(outcome, parts.full_marks)

@@ -94,6 +94,7 @@ def load_model(path: str, device: torch.device, *, dtype: torch.dtype = torch.fl
         if loading[kind]:
             raise ModelError(f"{path}: {kind.replace('_', ' ')} in the weights: {sorted(map(str, loading[kind]))[:5]}")
     model = CausalLM(hf.to(device)).eval()
+    refuse_nonfinite(model, path)
     refuse_by_config(model, path)
     try:
         prove_head(model, path)
@@ -107,6 +108,14 @@ def load_model(path: str, device: torch.device, *, dtype: torch.dtype = torch.fl
 
 def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def refuse_nonfinite(model: CausalLM, name: str) -> None:
+    """Raises `ModelError` naming the weights that hold inf or NaN, also such as `dtype` has no room for."""
+    bad = [weight for weight, param in model.hf.named_parameters() if not param.isfinite().all()]
+    if bad:
+        kind = str(model.head_weight_VE.dtype).removeprefix("torch.")
+        raise ModelError(f"{name}: {len(bad)} weights hold inf or NaN in {kind}: {', '.join(bad[:4])}")
 
 
 def refuse_by_config(model: CausalLM, name: str) -> None:
