@@ -16,8 +16,8 @@ test-slow: $(VENV)/installed
 	$(BIN)/pytest -m slow
 
 lint: $(VENV)/installed
-	$(BIN)/ruff format --check src tests examples
-	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/mypy
 
 $(VENV)/installed: pyproject.toml constraints-cpu.txt

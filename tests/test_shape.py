@@ -18,6 +18,7 @@ LAYERS = (  # lowest first: a package imports only from rows before its own
     {"engines", "train"},
     {"weights", "diagnose", "interop"},
     {"loop"},
+    {"bench"},
     {"cli"},
 )
 ONLY_IN = {  # a heavy dependency -> the files, or folders, that may import it

@@ -28,6 +28,7 @@ BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.D
 PROGRAMS = ("make", "surefoot", "python", "torchrun", "pip", ".", "tensorboard", "wandb", "pytest")
 NOT_RUN = {  # what a command contains -> why no test runs it
     "model.device=cuda": "needs a GPU",
+    "--device cuda": "needs a GPU",
     "make run": "the workspace begins with it",
     "make test": "it is what runs this",
     "quickstart/prepare.py": "`make run` has run it",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import typer
 
+from surefoot.cli.commands.bench import bench_command
 from surefoot.cli.commands.check import check_command
 from surefoot.cli.commands.eval import eval_command
 from surefoot.cli.commands.export import export_command
@@ -19,6 +20,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "eval": eval_command,
     "ledger": ledger_command,
     "export": export_command,
+    "bench": bench_command,
 }
 MISUSE = typer.BadParameter.__mro__[1]  # base of every misuse of the command line, click's or the copy typer brings
 
