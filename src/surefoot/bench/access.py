@@ -15,20 +15,20 @@ from surefoot.train.roles import packed_inputs
 from surefoot.train.step import Trainer
 from surefoot.types.train import Batch
 
-BACKWARD = "_backward"  # the trainer's method that runs the micro-batches
+BACKWARD = "backward"  # the trainer's method that runs the micro-batches
 
 
 def backward(trainer: Trainer, batch: Batch) -> Any:
     """Gradients of the whole batch, in the masters."""
-    return trainer._backward(batch)
+    return trainer.backward(batch)
 
 
 def loss_scale(trainer: Trainer) -> float:
-    return trainer.scaler.scale
+    return trainer.scaler.loss_scale
 
 
 def scaled(trainer: Trainer, loss: Tensor) -> Tensor:
-    return trainer.scaler.scale_loss(loss)
+    return trainer.scaler.scale(loss)
 
 
 @contextmanager

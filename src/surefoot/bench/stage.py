@@ -16,7 +16,7 @@ from surefoot.loop.collect import Collected
 from surefoot.loop.fake import FakeRollouts
 from surefoot.loop.outcome import StepOutcome
 from surefoot.loop.record import Recorder
-from surefoot.loop.worker import Update
+from surefoot.loop.worker import Attempt, Update
 from surefoot.observe.console import Console
 from surefoot.observe.rundir import RunDir
 from surefoot.observe.spans import Spans
@@ -56,7 +56,7 @@ class Case:
     batch: Batch
 
     def outcome(self, report: StepReport) -> StepOutcome:
-        update = Update(self.batch, (replace(report, step=self.step),))
+        update = Update((Attempt(self.batch, replace(report, step=self.step)),), {})
         return StepOutcome(self.step, self.draws, self.collected, self.advantages, self.samples, (update,), Spans())
 
 

@@ -15,6 +15,7 @@ from surefoot.bench.clock import Cost, Syncs, SyncWatch, Timing, Work, kernels_m
 from surefoot.bench.plain import plain_backward, plain_step
 from surefoot.bench.stage import Case, Settings, Stage, open_stage
 from surefoot.train.clip import grad_norm_sq
+from surefoot.types.errors import SurefootError
 
 WARM_UP = 2  # steps before anything is timed
 
@@ -32,11 +33,12 @@ class OwnTime:
     norm: Cost
     sums: Cost  # beside each micro-batch's loss
     evidence: Cost  # the vector, its all-reduce, the decision, the report
+    weights: Cost  # the look at every weight after the step's last update
     ledger: Cost  # draws, rows and fates, the metrics line
 
     @property
     def total(self) -> Cost:
-        return self.sums + self.evidence + self.ledger
+        return self.sums + self.evidence + self.weights + self.ledger
 
     @property
     def total_with_norm(self) -> Cost:
@@ -90,7 +92,12 @@ def describe_machine(device: torch.device) -> Machine:
 
 
 def _whole_step(stage: Stage, case: Case) -> None:
-    stage.record(case, stage.attempt(case))
+    """As a worker and a recorder do it."""
+    report = stage.attempt(case)
+    ruined = stage.trainer.nonfinite_parameters()
+    if ruined:
+        raise SurefootError(f"the benchmark's own weights are ruined: {', '.join(ruined[:4])}")
+    stage.record(case, report)
 
 
 def _attempts(stage: Stage) -> tuple[Timing, ...]:
@@ -127,14 +134,20 @@ def _own_time(stage: Stage, case: Case) -> OwnTime:
         )
     with without_model(trainer, case.batch):
         gradients = trainer.masters.gradients()
-        rest, norm = _costs([lambda: stage.attempt(case), lambda: grad_norm_sq(gradients)], device, repeats)
+        rest, norm, weights = _costs(
+            [lambda: stage.attempt(case), lambda: grad_norm_sq(gradients), trainer.nonfinite_parameters],
+            device,
+            repeats,
+        )
         report = stage.attempt(case)
     written = []
     for _ in range(repeats):
         new = stage.case()
         written.append(serial_ms(lambda new=new: stage.record(new, report), device))  # type: ignore[misc]
     host_only = 0.0 if device.type == "cuda" else None
-    return OwnTime(norm=norm, sums=ours - plain, evidence=rest - norm, ledger=Cost(median(written), host_only))
+    return OwnTime(
+        norm=norm, sums=ours - plain, evidence=rest - norm, weights=weights, ledger=Cost(median(written), host_only)
+    )
 
 
 def _costs(works: Sequence[Work], device: torch.device, repeats: int) -> list[Cost]:
