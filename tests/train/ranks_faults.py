@@ -1,6 +1,6 @@
 """Run by torchrun: faults met by one rank, or one sample, and what the worker makes of them on all ranks.
 
-Arguments: model folder, output. Rank 0 writes {scenario: result}; test_faults.py holds what each must be.
+Arguments: model folder, output, device. Rank 0 writes {scenario: result}; test_faults.py holds what each must be.
 """
 
 import sys
@@ -273,8 +273,8 @@ def scenarios(folder: Path, scratch: Path, world: World, optimizer: str) -> Iter
     yield "resumed", resumed(lambda: lab(on_overflow="skip"), scratch / optimizer)
 
 
-def main(folder: str, output: str) -> None:
-    world = join_world("cpu", 60)
+def main(folder: str, output: str, device: str) -> None:
+    world = join_world(device, 60)
     results: dict[str, Result] = {}
     for optimizer in OPTIMIZERS:
         for name, result in scenarios(Path(folder), Path(output).with_suffix(""), world, optimizer):

@@ -1,5 +1,9 @@
-"""What the step makes of faults, for every optimizer, on 1 rank and on 2 where only the last one meets them."""
+"""What the step makes of faults, for every optimizer, on 1 rank and on 2 where only the last one meets them.
 
+SUREFOOT_TEST_DEVICE=cuda runs the same on a GPU a rank.
+"""
+
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +14,7 @@ import torch
 from surefoot.config.schema import OptimConfig
 
 OPTIMIZERS = get_args(OptimConfig.model_fields["name"].annotation)
+DEVICE = os.environ.get("SUREFOOT_TEST_DEVICE", "cpu")
 SCRIPT = Path(__file__).with_name("ranks_faults.py")
 Result = dict[str, Any]
 
@@ -22,7 +27,7 @@ def results(
     torchrun: Callable[..., str],
 ) -> dict[str, Result]:
     output = tmp_path_factory.mktemp("faults") / "results.pt"
-    torchrun(SCRIPT, str(model_folder), str(output), ranks=request.param, timeout=280)
+    torchrun(SCRIPT, str(model_folder), str(output), DEVICE, ranks=request.param, timeout=280)
     found: dict[str, Result] = torch.load(output)
     return found | {"ranks": {"count": request.param}}
 
