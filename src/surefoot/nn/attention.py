@@ -97,8 +97,8 @@ class _Bucket:
         self.even = all(lengths[m] == self.width for m in members)
         tokens = [torch.arange(starts[m], starts[m + 1]) for m in members]
         slots = [torch.arange(lengths[m]) + row * self.width for row, m in enumerate(members)]
-        self.tokens_N = torch.cat(tokens).to(device)
-        self.slots_N = torch.cat(slots).to(device)
+        self.tokens_N = torch.cat(tokens).to(device, non_blocking=True)
+        self.slots_N = torch.cat(slots).to(device, non_blocking=True)
 
     def attend(self, query_NHD: Tensor, key_NKD: Tensor, value_NKD: Tensor, scale: float) -> Tensor:
         out_SHLD = attend_causal(self._pad(query_NHD), self._pad(key_NKD), self._pad(value_NKD), scale)
