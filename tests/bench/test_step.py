@@ -141,7 +141,12 @@ def test_an_attempt_without_model_leaves_the_trainer_alone(pair: list[Stage]) ->
     trainer, case = stage.trainer, stage.case()
     calls: list[int] = []
     before, scaler = masters(trainer).clone(), trainer.scaler.state_dict()
-    with without_model(trainer, case.batch), replaced(trainer.roles.policy.model, "forward", calls.append):
+    with (
+        replaced(trainer.optimizer, "step", lambda: calls.append(1)),
+        replaced(trainer.masters, "publish", lambda: calls.append(2)),
+        without_model(trainer, case.batch),
+        replaced(trainer.roles.policy.model, "forward", lambda *_: calls.append(3)),
+    ):
         report = stage.attempt(case)
         assert report.verdict == "applied" and report.grad_norm == 0
         assert grad_norm_sq(trainer.masters.gradients()) == 0

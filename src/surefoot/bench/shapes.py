@@ -40,11 +40,11 @@ SHAPES = {
 }
 
 
-def pick_world(device: str, key: str = "--device") -> World:
+def pick_world(device: str) -> World:
     """One rank on `device`, where "auto" is cuda if there is one. UsageError for "cuda" where there is none."""
     there = torch.cuda.is_available()
     if device == "cuda" and not there:
-        raise UsageError(f"{key} cuda: torch {torch.__version__} sees no CUDA device here")
+        raise UsageError(f"--device cuda: torch {torch.__version__} sees no CUDA device here")
     return World(0, 1, torch.device("cuda", 0) if there and device != "cpu" else torch.device("cpu"))
 
 

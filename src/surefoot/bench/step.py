@@ -121,8 +121,8 @@ def _ratios(stage: Stage) -> tuple[float, ...]:
         def plain(case: Case = case) -> None:
             plain_step(stage.trainer, case.batch)
 
-        seconds = {work: serial_ms(work, stage.world.device) for work in ((whole, plain), (plain, whole))[number % 2]}
-        ratios.append(seconds[whole] / seconds[plain])
+        spent = {work: serial_ms(work, stage.world.device) for work in ((whole, plain), (plain, whole))[number % 2]}
+        ratios.append(spent[whole] / spent[plain])
     return tuple(ratios)
 
 
