@@ -22,7 +22,8 @@ def torchrun() -> Callable[..., str]:
 
     def launch(script: Path, *arguments: str, ranks: int = 2, timeout: float = 120) -> str:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
+        path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
         done = subprocess.run(
             [*command, str(script), *arguments],
             check=False,

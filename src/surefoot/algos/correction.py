@@ -11,6 +11,7 @@ from torch import Tensor
 
 from surefoot.algos.arguments import check_same_length, look_up
 from surefoot.algos.ratio import bounded_exp, promoted
+from surefoot.algos.reduce import token_sums
 from surefoot.types.errors import ConfigError
 
 
@@ -72,7 +73,4 @@ def importance_weights(
     check_same_length(old_logprobs=old_logprobs_T, sampler_logprobs=sampler_logprobs_T, sample_ids=sample_ids_T)
     log_ratio_T = promoted(old_logprobs_T.detach()) - promoted(sampler_logprobs_T.detach())
     weights_T, kept_T, masks = correct(log_ratio_T, sample_ids_T, Limits(cap, bound))
-    metrics = {name: mask_T.sum(dtype=torch.float64) for name, mask_T in masks.items()}
-    metrics["correction_rejected"] = (~kept_T).sum(dtype=torch.float64)
-    metrics["correction_sum"] = weights_T.sum(dtype=torch.float64)
-    return weights_T, kept_T, metrics
+    return weights_T, kept_T, token_sums(masks | {"correction_rejected": ~kept_T, "correction_sum": weights_T})

@@ -7,6 +7,7 @@ from surefoot.algos.arguments import check_same_length
 from surefoot.algos.correction import importance_weights
 from surefoot.algos.kl import kl_estimate
 from surefoot.algos.ratio import bounded_exp, promoted
+from surefoot.algos.reduce import token_sums
 from surefoot.config.schema import AlgoConfig
 
 
@@ -63,7 +64,7 @@ def policy_loss(
     terms_T = promoted(token_weights_T.detach()) * correction_T * term_T
     sums |= {"kl_old_sum": kl_estimate(old_T, logprobs_T.detach(), kind="k3", bound=config.log_ratio_bound)}
     sums |= {"abs_term_sum": terms_T.abs()}
-    return terms_T.sum(), metrics | {name: x_T.detach().sum(dtype=torch.float64) for name, x_T in sums.items()}
+    return terms_T.sum(), metrics | token_sums(sums)
 
 
 def _clipped_term(

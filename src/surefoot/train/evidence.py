@@ -1,7 +1,7 @@
 """What each rank saw of an attempt, and what all make of it together: one all-reduce, one wait for the device."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,15 @@ def agree(
     )
     told = _told(seen, refusals, world) if failed or refused or halt_asked else ""
     return Agreed(sums, nonfinite, norm_sq, failed > 0, refused > 0, halt_asked > 0, told)
+
+
+def add_up(sums_M: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Over micro-batches, in float64; a micro-batch that failed has none."""
+    whole = [sums for sums in sums_M if sums]
+    if not whole:
+        return {}
+    sums_MK = torch.stack([torch.stack([value.double() for value in sums.values()]) for sums in whole])
+    return dict(zip(whole[0], sums_MK.sum(0).unbind(), strict=True))
 
 
 def _as_vector(

@@ -32,11 +32,12 @@ class Masters:
         return [local(master.grad) for master in self.tensors if master.grad is not None]
 
     def nonfinite(self) -> Tensor:
-        """[P] of bools, one a name: whether this rank's part of it holds inf or NaN, in the master or the parameter."""
-        kinds = [self.tensors, self.params] if self.separate else [self.tensors]
-        # a maximum keeps inf and NaN, and is a few launches for all tensors together
-        largest_KP = [torch.stack(torch._foreach_norm([_part(t) for t in kind], math.inf)) for kind in kinds]
-        return torch.stack([~values_P.isfinite() for values_P in largest_KP]).any(0)
+        """[P] of bools, one a name: whether this rank's part of the parameter holds inf or NaN.
+
+        The parameters that compute are asked: masters are rounded into them after every update, so a ruined one shows.
+        """
+        largest = torch._foreach_norm([_part(param) for param in self.params], math.inf)  # keeps NaN
+        return ~torch.stack(largest).isfinite()
 
     def clear_gradients(self) -> None:
         for master in self.tensors:

@@ -22,7 +22,7 @@ from torch import Tensor
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
 from surefoot.nn.model import PackedInputs
 from surefoot.train.clip import clip_coefficient, scale_gradients
-from surefoot.train.evidence import Agreed, Backward, agree, has_signal
+from surefoot.train.evidence import Agreed, Backward, add_up, agree, has_signal
 from surefoot.train.hooks import GradientHook, Refusal, UnscaledGradients, ask
 from surefoot.train.masters import Masters
 from surefoot.train.mismatch import UNKNOWN_GAP, gap_metrics
@@ -113,12 +113,11 @@ class Trainer:
 
     def backward(self, batch: Batch, on_microbatch: Callable[[], None] = _nothing) -> Backward:
         """Gradients of every micro-batch of this rank, with sums for the report and the chosen log-probs."""
-        totals: dict[str, Tensor] = {}
-        logprobs_MN: list[Tensor] = []
+        ran: list[tuple[Tensor, dict[str, Tensor]]] = []
         errors: list[str] = []
         for microbatch in batch.microbatches_RM[self.world.rank]:
             try:
-                logprobs_MN.append(self._accumulate(microbatch, totals, errors))
+                ran.append(self._accumulate(microbatch, errors))
             except Exception as error:
                 if self.world.size > 1:
                     raise  # inside FSDP's collectives: nothing could be agreed any more
@@ -126,10 +125,11 @@ class Trainer:
             if errors and self.world.size == 1:
                 break
             on_microbatch()
-        return Backward(totals, logprobs_MN, "; ".join(dict.fromkeys(errors)))
+        told = "; ".join(dict.fromkeys(errors))
+        return Backward(add_up([sums for _, sums in ran]), [logprobs_N for logprobs_N, _ in ran], told)
 
-    def _accumulate(self, microbatch: Microbatch, totals: dict[str, Tensor], errors: list[str]) -> Tensor:
-        """Adds one micro-batch's gradients and sums. Returns its log-probs [N].
+    def _accumulate(self, microbatch: Microbatch, errors: list[str]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Adds one micro-batch's gradients. Returns its log-probs [N] and its sums.
 
         Raises only what the model's own forward and backward do: other errors are noted, and a loss of 0 takes the
         place of what could not be computed, so that this rank stays in step with the others.
@@ -143,10 +143,7 @@ class Trainer:
             errors.append(in_words(error))
             loss, sums = (logprobs_N * 0).sum(), {}
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        for name, value in sums.items():
-            totals[name] = totals.get(name, 0.0) + value.double()
-        detached_N: Tensor = logprobs_N.detach()
-        return detached_N
+        return logprobs_N.detach(), sums
 
     def _prepare(self, microbatch: Microbatch, errors: list[str]) -> tuple[Microbatch, PackedInputs]:
         """The micro-batch with its inputs on the device, or the filler with its own."""

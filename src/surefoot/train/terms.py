@@ -10,6 +10,7 @@ from torch import Tensor
 
 from surefoot.algos import policy_loss
 from surefoot.algos.kl import kl_and_bounded
+from surefoot.algos.reduce import token_sums
 from surefoot.config.schema import AlgoConfig
 from surefoot.types.train import Microbatch
 
@@ -30,23 +31,18 @@ def loss_terms(
     old_N, behavior_N = rows(microbatch.old_logprobs_T), rows(microbatch.behavior_logprobs_T)
     advantages_N, ids_N = rows(microbatch.advantages_T), rows(microbatch.sample_ids_T)
     loss, sums = policy_loss(logprobs_N, old_N, behavior_N, advantages_N, weights_N, ids_N, config=algo)
+    columns = {"entropy": entropy_N, "nonfinite_logprobs": ~logprobs_N.detach().isfinite()}
     if len(microbatch.reference_logprobs_T):
-        kl_loss, kl_sums = _reference_term(logprobs_N, rows(microbatch.reference_logprobs_T), weights_N, algo)
-        loss, sums = loss + kl_loss if algo.kl_coef else loss, sums | kl_sums
-    sums["entropy"] = entropy_N.detach().sum()
-    sums["nonfinite_logprobs"] = (~logprobs_N.detach().isfinite()).sum()
-    sums["nonfinite_losses"] = (~loss.detach().isfinite()).sum()
-    sums["loss"] = loss.detach()
-    return loss, sums
+        kl_N, bounded_N = _kl_to_reference(logprobs_N, rows(microbatch.reference_logprobs_T), algo)
+        columns |= {"kl_reference": kl_N, "kl_bounded": bounded_N}
+        loss = loss + algo.kl_coef * (weights_N * kl_N).sum() if algo.kl_coef else loss
+    of_loss = {"loss": loss.detach(), "nonfinite_losses": ~loss.detach().isfinite()}
+    return loss, sums | token_sums(columns) | of_loss
 
 
-def _reference_term(
-    logprobs_N: Tensor, reference_N: Tensor, weights_N: Tensor, algo: AlgoConfig
-) -> tuple[Tensor, dict[str, Tensor]]:
+def _kl_to_reference(logprobs_N: Tensor, reference_N: Tensor, algo: AlgoConfig) -> tuple[Tensor, Tensor]:
     held_N = logprobs_N if algo.kl_coef else logprobs_N.detach()  # a zero coefficient adds nothing to the graph
-    kl_N, bounded_N = kl_and_bounded(held_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
-    sums = {"kl_reference": kl_N.detach().sum(), "kl_bounded": bounded_N.sum()}
-    return algo.kl_coef * (weights_N * kl_N).sum(), sums
+    return kl_and_bounded(held_N, reference_N, kind=algo.kl_kind, bound=algo.log_ratio_bound)
 
 
 MEANS = {  # what a sum over trainable tokens is called once it is divided by their number
