@@ -164,7 +164,7 @@ def gap(trainer: Trainer, reference: Reference, start: Tensor) -> float:
     return ((ours - theirs).norm() / (theirs - start).norm()).item()
 
 
-# With the same clip factor, or none, every bit is the same. torch adds 1e-6 to the norm and takes it in float32, so that
+# With the same clip factor, or none, every bit is the same. torch adds 1e-6 to the norm and takes it in float32, so
 # factors differ by 1e-6 and weights by as much, until a master near the middle between two fp16 numbers rounds to the
 # other one: from there the two runs part by a rounding, seen as 0.0017 and 0.0020 of the way at the end.
 CLIPS = [(no_clip, 0.0, 0.0), (clip_in_float64, MAX_NORM, 0.0), (clip_as_torch, MAX_NORM, 3e-3)]
