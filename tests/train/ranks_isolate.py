@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from isolating import SOME_BAD, STAGES, clean_samples, marked
+from surefoot.config.schema import TrainConfig
 from surefoot.train.isolate import find_nonfinite_samples
 from surefoot.train.prepare import build_batch, score
 from surefoot.train.roles import Roles, load_policy
@@ -18,7 +19,7 @@ from trainers import config_of
 
 def main(folder: str, output: str) -> None:
     world = join_world("cpu", 60)
-    config = config_of("fp32")
+    config = config_of("fp32", train=TrainConfig(max_tokens=24))  # two micro-batches a rank
     trainer = Trainer(Roles(load_policy(folder, world, config.precision), None), config)
     model = trainer.roles.policy.model
     ran: list[int] = []

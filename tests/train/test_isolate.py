@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -62,23 +62,11 @@ def poison(
     return [*samples[:number], bad, *samples[number + 1 :]], scores
 
 
-@pytest.fixture
-def tokens_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Trainer], list[int]]]:
-    """Counts positions of every forward pass of a trainer's model."""
-    handles = []
-
-    def count(trainer: Trainer) -> list[int]:
-        seen: list[int] = []
-        handles.append(
-            trainer.roles.policy.model.register_forward_pre_hook(
-                lambda _, arguments: seen.append(len(arguments[0].input_ids_T))
-            )
-        )
-        return seen
-
-    yield count
-    for handle in handles:
-        handle.remove()
+def count_tokens(trainer: Trainer) -> list[int]:
+    """Grows by the positions of every forward pass of this trainer's own model."""
+    seen: list[int] = []
+    trainer.roles.policy.model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0].input_ids_T)))
+    return seen
 
 
 def positions(batch: Batch) -> int:
@@ -92,14 +80,13 @@ def refs(samples: list[Sample], *numbers: int) -> list[SampleRef]:
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("what", INPUTS)
-def test_an_input_is_named_without_a_forward_pass(
-    policy: Role, tokens_run: Callable[[Trainer], list[int]], what: str, value: float, ranks: int
-) -> None:
+def test_an_input_is_named_without_a_forward_pass(policy: Role, what: str, value: float, ranks: int) -> None:
     trainer = make(policy)
     for number in range(len(LENGTHS)):
         samples, scores = poison(trainer, clean_samples(), number, what, value)
         batch = batch_of(trainer, samples, scores, ranks=ranks)
-        ran = tokens_run(trainer)
+        ran = count_tokens(trainer)
+        assert len(batch.microbatches_RM) == ranks
         assert find_nonfinite_samples(trainer, batch) == {samples[number].ref: what}
         assert not ran
 
@@ -141,7 +128,6 @@ def test_a_reference_log_prob_shows_in_the_loss(policy: Role, value: float) -> N
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_sample_the_model_fails_on(
     policy: Role,
-    tokens_run: Callable[[Trainer], list[int]],
     stage: str,
     bad: list[int],
     max_tokens: int,
@@ -153,7 +139,7 @@ def test_a_sample_the_model_fails_on(
     batch = batch_of(trainer, samples)  # scored while the model is well
     handle = STAGES[stage](trainer.roles.policy.model)
     before, numbers = snapshot(trainer), trainer.scaler.state_dict()
-    ran = tokens_run(trainer)
+    ran = count_tokens(trainer)
     found = find_nonfinite_samples(trainer, batch)
     handle.remove()
     assert found == dict.fromkeys(refs(samples, *bad), stage)
@@ -184,8 +170,8 @@ def test_no_sample_is_named_where_only_their_sum_overflows(policy: Role) -> None
     trainer = make(policy, "fp16", kl_coef=0.0, max_tokens=4096)
     first = clean_samples()[0]
     samples = [first, dataclasses.replace(first, ref=SampleRef(77, 0, 0))]
-    alone, both = batch_of(trainer, samples), batch_of(trainer, samples)
-    largest = largest_gradient(trainer, alone)
+    both = batch_of(trainer, samples)
+    largest = largest_gradient(trainer, both)
     trainer.scaler.restore({**trainer.scaler.state_dict(), "scale": trainer.scaler.loss_scale * 1.5 * 65504 / largest})
     assert trainer.examine(both).gradient
     assert find_nonfinite_samples(trainer, both) == {}
