@@ -1,14 +1,20 @@
 """Fixtures: a small model's folder, and a launcher of several ranks."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support import save_model
+from runs import end_zygote, run_script
+from support import add_letters, save_model
+
+
+def pytest_configure() -> None:
+    add_letters()
+
+
+def pytest_unconfigure() -> None:
+    end_zygote()
 
 
 @pytest.fixture(scope="session")
@@ -18,21 +24,12 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def torchrun() -> Callable[..., str]:
-    """Runs a script's text on several gloo ranks; returns what it printed, fails with its output if it fails."""
+    """Runs a script on several gloo ranks, as torchrun would but from a warm process; returns what it printed.
+
+    Fails with its output if it fails. torchrun itself runs in tests/docs, with the README's command.
+    """
 
     def launch(script: Path, *arguments: str, ranks: int = 2, timeout: float = 120) -> str:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path)}
-        done = subprocess.run(
-            [*command, str(script), *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=environment,
-        )
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-6000:]
-        return done.stdout
+        return run_script(script, arguments, ranks, timeout)
 
     return launch

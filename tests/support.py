@@ -1,6 +1,7 @@
 """Models, samples and whole small runs that many tests make."""
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,23 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from letters import LETTERS
+from letters import LETTERS, letter_reward
+from surefoot.envs.rewards import BUILTINS, Builtin
 from surefoot.types.rollout import Sample, SampleRef
 
 VOCAB = 31
+TESTS = Path(__file__).parent
+
+
+def child_environment() -> dict[str, str]:
+    """For a test's own process: one thread, these modules, and the very package that the tests run on."""
+    path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH", "")])])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+
+
+def add_letters() -> None:
+    """`name = "letters"` in a run file is `letter_reward` as a built-in: no worker processes where none are needed."""
+    BUILTINS["letters"] = Builtin(letter_reward, lambda label, metadata: None, None, "inline")
 
 
 def save_model(folder: Path, *, kind: str = "llama", tied: bool = True, seed: int = 0, spread: float = 0.15) -> Path:
@@ -98,7 +112,7 @@ def save_run(folder: Path, *, rows: int = 12, text: str = "", **model: object) -
         "loop": {"steps": 6, "threads": 1},
         "checkpoint": {"every": 1},
         "observe": {"run_dir": str(folder / "run"), "show_samples": 0},
-        "env": {"rewards": [{"function": "letters.letter_reward"}]},
+        "env": {"rewards": [{"name": "letters"}]},
     }
     for line in tomllib.loads(text).items():
         sections[line[0]] = {**sections.get(line[0], {}), **line[1]}

@@ -38,7 +38,7 @@ def test_every_prompt_is_trained_once_an_epoch(tmp_path: Path, case: str) -> Non
     text = f"rollout = {{prompts_per_step = {batch}}}\ndata = {{epochs = {epochs}}}\nloop = {{steps = 0}}"
     config = save_run(tmp_path, rows=rows, text=text)
     whole = tmp_path / "whole"
-    stops = range(1, 7)
+    stops = range(1, 7) if epochs == 1 else (1, 2, 5)  # of three: within the first, between two, within the last
     jobs = [job(config, whole)]
     for stop in stops:  # die while step stop + 1 is being committed, after its checkpoint of step `stop`
         folder = tmp_path / f"stop-{stop}"

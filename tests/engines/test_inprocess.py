@@ -101,12 +101,16 @@ def test_greedy() -> None:
     assert (token.item(), logprob.item()) == (1, 0.0)
 
 
+@pytest.fixture(scope="module")
+def alone(model: CausalLM) -> list[Generation]:
+    return [sample(engine(model), [request])[0] for request in requests(16)]
+
+
 @pytest.mark.parametrize("slots", [1, 3, 16])
-def test_tokens_depend_on_the_seed_not_on_the_neighbours(model: CausalLM, slots: int) -> None:
+def test_tokens_depend_on_the_seed_not_on_the_neighbours(model: CausalLM, alone: list[Generation], slots: int) -> None:
     """Alone, with 15 neighbours, in any order, with slots refilled: the same tokens."""
     wanted = requests(16)
     together = sample(engine(model, slots=16), wanted)
-    alone = [sample(engine(model), [request])[0] for request in wanted]
     few_slots = sample(engine(model, slots=slots), wanted[::-1])[::-1]
     assert all(same(a, b) and same(a, c) for a, b, c in zip(together, alone, few_slots, strict=True))
     assert len({tuple(g.token_ids_C) for g in together}) > 12  # and different seeds differ

@@ -68,7 +68,7 @@ def test_the_reference_is_loaded_only_where_it_is_used(config: Path, tmp_path: P
 
 def test_failing_rewards_cost_their_own_samples_only(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    start(config, folder, 'env.rewards.0.function="letters.moody_reward"')
+    start(config, folder, 'env.rewards=[{function="letters.moody_reward"}]')
     counts = dict(query(folder, "SELECT fate, count(*) FROM samples GROUP BY fate"))
     reasons = {row[0] for row in query(folder, "SELECT DISTINCT reason FROM samples WHERE fate = 'dropped'")}
     assert counts["trained"] > 0 and counts["trained"] + counts["dropped"] == 6 * 2 * 4
@@ -81,7 +81,7 @@ def test_failing_rewards_cost_their_own_samples_only(config: Path, tmp_path: Pat
 
 
 def test_async_rewards(config: Path, tmp_path: Path) -> None:
-    start(config, tmp_path / "run", 'env.rewards.0.function="letters.slow_reward"', "loop.steps=2")
+    start(config, tmp_path / "run", 'env.rewards=[{function="letters.slow_reward"}]', "loop.steps=2")
 
 
 def test_prompts_that_are_too_long_are_dropped_with_the_reason(config: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_ruined_weights_halt_the_run(
 
 def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    reward = 'env.rewards.0.function="letters.failing_reward"'
+    reward = 'env.rewards=[{function="letters.failing_reward"}]'
     with pytest.raises(RunHalted, match="step 3: skip_budget_exhausted"):
         start(config, folder, reward, "train.max_consecutive_skips=2", "train.epochs=3", "loop.steps=9")
     rows = query(folder, "SELECT step, verdict, reason FROM steps ORDER BY step")
@@ -164,7 +164,7 @@ def test_a_halt_is_in_the_ledger(config: Path, tmp_path: Path, capsys: pytest.Ca
 
 def test_a_solved_task_does_not_end_a_run(config: Path, tmp_path: Path) -> None:
     """Equal rewards give no signal: the steps are skipped, for that reason, for as long as the run was asked to go."""
-    reward = 'env.rewards.0.function="letters.constant_reward"'
+    reward = 'env.rewards=[{function="letters.constant_reward"}]'
     start(config, tmp_path / "run", reward, "train.max_consecutive_skips=1", "train.epochs=2")
     assert {row[0] for row in query(tmp_path / "run", "SELECT reason FROM steps")} == {"zero_signal"}
     reported = [line["groups/zero_variance"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")]
@@ -173,7 +173,7 @@ def test_a_solved_task_does_not_end_a_run(config: Path, tmp_path: Path) -> None:
 
 
 def test_skipped_steps_publish_nothing(config: Path, tmp_path: Path) -> None:
-    start(config, tmp_path / "run", 'env.rewards.0.function="letters.constant_reward"', "loop.steps=3")
+    start(config, tmp_path / "run", 'env.rewards=[{function="letters.constant_reward"}]', "loop.steps=3")
     versions = query(tmp_path / "run", "SELECT policy_version, min_version, max_version FROM steps")
     assert versions == [(0, 0, 0)] * 3
 

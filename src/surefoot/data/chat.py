@@ -106,18 +106,23 @@ class ChatCodec:
 def load_codec(model_path: str | Path, chat_template: bool) -> ChatCodec:
     """The codec of a local model folder; nothing is downloaded. Raises `ModelError` naming the folder or file."""
     folder = Path(model_path)
+    tokenizer = load_tokenizer(folder)
+    try:
+        return ChatCodec(tokenizer, chat_template=chat_template, eos_ids=eos_ids(folder, tokenizer))
+    except ModelError as error:
+        raise ModelError(f"{folder}: {error}") from error
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a local model folder; nothing is downloaded. Raises `ModelError` naming the folder."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
     from transformers import AutoTokenizer  # takes seconds
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # whatever a broken tokenizer file makes the loader raise
         raise ModelError(f"{folder}: its tokenizer cannot be loaded: {type(error).__name__}: {error}") from error
-    try:
-        return ChatCodec(tokenizer, chat_template=chat_template, eos_ids=eos_ids(folder, tokenizer))
-    except ModelError as error:
-        raise ModelError(f"{folder}: {error}") from error
 
 
 def eos_ids(folder: Path, tokenizer: Any) -> frozenset[int]:

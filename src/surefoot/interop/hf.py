@@ -19,15 +19,16 @@ from typing import Any
 
 import torch
 
-from surefoot.data.chat import eos_ids
+from surefoot.data.chat import eos_ids, load_tokenizer
+from surefoot.interop.masters import load_masters
 from surefoot.nn.digest import combined_digest, tensor_digest
 from surefoot.nn.model import CausalLM, first_line, load_model
 from surefoot.observe.durable import sync_folder, write_durably
-from surefoot.train.checkpoint import load_tensors, saved_tensors
+from surefoot.train.checkpoint import saved_tensors
 from surefoot.train.find import locate_checkpoint
 from surefoot.train.manifest import read_manifest
 from surefoot.train.shard import DTYPES
-from surefoot.types.errors import CheckpointError, ModelError, UsageError
+from surefoot.types.errors import CheckpointError, UsageError
 
 TOKENIZER_FILES = (  # patterns; that none is missing is proved by loading the copy
     "tokenizer*",
@@ -79,7 +80,7 @@ def export_checkpoint(
         say(f"ignored: {reason}")
     source = Path(model or _model_of_run(folder))
     say(f"{folder}: weights; {source}: architecture and tokenizer")
-    tokenizer = _load_tokenizer(source)
+    tokenizer = load_tokenizer(source)
     with _written_beside(target) as beside:
         policy = _load_trained(folder, source)
         digest, parameters = _digest(policy, None), sum(param.numel() for param in policy.parameters())
@@ -110,17 +111,6 @@ def _model_of_run(checkpoint: Path) -> str:
     return str(path)
 
 
-def _load_tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    if not folder.is_dir():
-        raise ModelError(f"{folder}: no such model folder")
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:  # whatever a broken tokenizer file makes the loader raise
-        raise ModelError(f"{folder}: its tokenizer cannot be loaded: {first_line(error)}") from error
-
-
 def _load_trained(checkpoint: Path, source: Path) -> CausalLM:
     """The policy with the masters of the checkpoint as its parameters, named as the trainer names them."""
     saved = saved_tensors(checkpoint, "policy")
@@ -128,12 +118,7 @@ def _load_trained(checkpoint: Path, source: Path) -> CausalLM:
         raise CheckpointError(f"{checkpoint}: holds no policy")
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in saved.values()))
     policy = load_model(str(source), torch.device("cpu"), dtype=dtype)
-    params = {name: param.detach() for name, param in policy.named_parameters()}
-    for name in sorted(params.keys() | saved.keys()):
-        theirs, ours = (list(tensors[name].shape) if name in tensors else "none" for tensors in (saved, params))
-        if theirs != ours:
-            raise UsageError(f"{source}: not the model that was trained: {name} is {ours}, the checkpoint's {theirs}")
-    load_tensors(checkpoint, {"policy": params})
+    load_masters(checkpoint, policy, source)
     return policy
 
 
@@ -205,7 +190,7 @@ def _prove(folder: Path, digest: str, dtype: torch.dtype | None, tokenizer: Any)
     loaded = CausalLM(AutoModelForCausalLM.from_pretrained(folder, dtype="auto", local_files_only=True))
     if _digest(loaded, dtype) != digest:
         raise CheckpointError(f"{folder}: loaded back, its weights are not those that were written")
-    copied, own = _behaviour(_load_tokenizer(folder)), _behaviour(tokenizer)
+    copied, own = _behaviour(load_tokenizer(folder)), _behaviour(tokenizer)
     for what, ours in own.items():
         if copied[what] != ours:
             raise CheckpointError(f"{folder}: loaded back, its tokenizer has another {what}")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from surefoot.config.schema import RunConfig
 from surefoot.envs.workers.pool import WorkerPool
+from surefoot.interop.masters import load_masters
 from surefoot.loop.evaluate import Evaluation
 from surefoot.loop.parts import build_codec, build_collector, build_eval_sets, build_sampling
 from surefoot.loop.run import set_threads
@@ -13,7 +14,8 @@ from surefoot.loop.task import build_task
 from surefoot.nn.model import CausalLM
 from surefoot.observe.console import Console
 from surefoot.observe.rollouts import write_rollouts
-from surefoot.train.checkpoint import load_loop_state, load_tensors
+from surefoot.observe.rundir import evaluation_file
+from surefoot.train.checkpoint import load_loop_state
 from surefoot.train.find import locate_checkpoint
 from surefoot.train.roles import load_policy
 from surefoot.train.shard import World, join_world, leave_world
@@ -55,7 +57,7 @@ async def _assess(
             evaluations.append(evaluation)
             if save and world.leads:
                 save.mkdir(parents=True, exist_ok=True)
-                write_rollouts(save / f"eval-{eval_set.name}-step-{step:06d}.parquet", evaluation.collected.groups, {})
+                write_rollouts(save / evaluation_file(step, eval_set.name), evaluation.collected.groups, {})
     return evaluations
 
 
@@ -71,6 +73,6 @@ def load_trained(config: RunConfig, world: World, checkpoint: Path | None) -> Ca
     """The policy, whole on this rank, in the precision it computes in."""
     policy = load_policy(config.model.path, World(0, 1, world.device), config.precision)
     if checkpoint:
-        load_tensors(checkpoint, {"policy": {name: param.detach() for name, param in policy.parameters()}})
+        load_masters(checkpoint, policy.model, config.model.path)
     policy.narrow(config.precision.compute)
     return policy.model

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from surefoot.config.schema import DataConfig, EvalSetConfig, RewardConfig, RunConfig
+from surefoot.config.schema import EvalSetConfig, RewardConfig, RunConfig
 from surefoot.data.mix import Share
 from surefoot.data.source import LoadedPrompts, load_data
 from surefoot.data.stream import PromptStream
@@ -61,24 +61,22 @@ class Task:
 def build_task(config: RunConfig, pool: WorkerPool, *, training: bool = True) -> Task:
     """`pool`: computes the rewards. `training`: off where only the evaluation sets are wanted."""
     rubric = build_rubric(config, config.env.rewards, pool, "env.rewards")
-    sections: list[DataConfig] = [*config.eval.sets]
-    if training and config.debug.mode in ("off", "rollout_only"):
-        sections.append(config.data)
-    loaded = [load_data(section) for section in sections]
+    held_out = [load_data(section) for section in config.eval.sets]
+    asked = training and config.debug.mode in ("off", "rollout_only")
+    own = load_data(config.data) if asked else LoadedPrompts((), (), ())
     rubrics = [
         build_rubric(config, section.rewards, pool, f"eval.sets.{index}.rewards") if section.rewards else rubric
         for index, section in enumerate(config.eval.sets)
     ]
-    for part, grader in zip(loaded, [*rubrics, rubric], strict=False):
-        grader.check(part.prompts)
-    evals = zip(config.eval.sets, loaded, rubrics, strict=False)
-    own = loaded[len(rubrics)] if len(loaded) > len(rubrics) else LoadedPrompts((), (), ())
+    for loaded, grader in zip([*held_out, own], [*rubrics, rubric], strict=True):
+        grader.check(loaded.prompts)
+    evals = zip(config.eval.sets, held_out, rubrics, strict=True)
     return Task(
         rubric=rubric,
         prompts=own.prompts,
         sources=own.sources,
-        evals=tuple(EvalTask(section, part.prompts, grader) for section, part, grader in evals),
-        notes=tuple(note for part in loaded for note in bad_row_notes(part)),
+        evals=tuple(EvalTask(section, loaded.prompts, grader) for section, loaded, grader in evals),
+        notes=tuple(note for loaded in (*held_out, own) for note in bad_row_notes(loaded)),
     )
 
 

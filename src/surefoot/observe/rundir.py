@@ -63,10 +63,19 @@ class RunDir:
         return self.path / "rollouts" / f"step-{step:06d}.parquet"
 
     def evaluation(self, step: int, name: str) -> Path:
-        return self.path / "rollouts" / f"eval-{name}-step-{step:06d}.parquet"
+        return self.path / "rollouts" / evaluation_file(step, name)
 
     def bundle(self, step: int, reason: str) -> Path:
         return self.path / "bundles" / f"step-{step:06d}-{reason}"
+
+
+def evaluation_file(step: int, name: str) -> str:
+    """What the answers of one evaluation are called, in a run's folder and where `surefoot eval --save` puts them.
+
+    >>> evaluation_file(12, "heldout")
+    'eval-heldout-step-000012.parquet'
+    """
+    return f"eval-{name}-step-{step:06d}.parquet"
 
 
 def default_run_dir(name: str, now: datetime) -> Path:
