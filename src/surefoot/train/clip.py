@@ -10,6 +10,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 SMALLEST_NORMAL = torch.finfo(torch.float32).tiny
+LARGEST_SQUARABLE = math.sqrt(torch.finfo(torch.float32).max)
 
 
 def grad_norm_sq(grads: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -51,3 +52,14 @@ def scale_gradients(grads: Sequence[torch.Tensor], factor: float) -> None:
     steps = 1 if factor >= SMALLEST_NORMAL else 2
     for _ in range(steps):
         torch._foreach_mul_(list(grads), factor ** (1 / steps))
+
+
+def is_squarable(norm: float, max_norm: float) -> bool:
+    """Whether a gradient of this finite norm, clipped to max_norm (0: not), can enter an optimizer's second moment.
+
+    Beyond 1.8e19 a square is inf in float32: the moment would stay inf, and its weight would never move again.
+
+    >>> is_squarable(2.4e20, 1.0), is_squarable(2.4e20, 0.0)
+    (True, False)
+    """
+    return norm * clip_coefficient(norm, max_norm) <= LARGEST_SQUARABLE

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
 from surefoot.nn.model import PackedInputs
-from surefoot.train.clip import clip_coefficient, scale_gradients
+from surefoot.train.clip import clip_coefficient, is_squarable, scale_gradients
 from surefoot.train.evidence import Agreed, Backward, add_up, agree, has_signal
 from surefoot.train.hooks import GradientHook, Refusal, UnscaledGradients, ask
 from surefoot.train.masters import Masters
@@ -88,9 +88,7 @@ class Trainer:
             version=version,
             verdict=decision.verdict,
             reason=decision.reason,
-            detail="; ".join(
-                filter(None, (name_weights(evidence.nonfinite_params), str(agreed.nonfinite), agreed.told))
-            ),
+            detail=self._detail(evidence, agreed),
             nonfinite=agreed.nonfinite,
             loss=agreed.sums["loss"],
             grad_norm=evidence.grad_norm,
@@ -101,8 +99,12 @@ class Trainer:
         )
 
     def examine(self, batch: Batch) -> NonFinite:
-        """What is not finite in a forward and backward over `batch` at the present scale. Changes nothing."""
-        _, agreed = self.gather_evidence(batch)
+        """What is not finite in a forward and backward over `batch` at the present scale. Changes nothing.
+
+        No hook is asked: what it would see is no attempt.
+        """
+        self.masters.clear_gradients()
+        agreed = self._agree(batch, self.backward(batch), [])
         self.masters.clear_gradients()
         return agreed.nonfinite
 
@@ -163,8 +165,10 @@ class Trainer:
                 refusals = ask(self.hooks, UnscaledGradients(self.masters, self.scaler.loss_scale))
             except Exception as error:
                 seen = Backward(seen.totals, seen.logprobs_MN, in_words(error))
-        grads = self.masters.gradients()
-        return seen, agree(batch, seen, grads, refusals, names=self.sum_names, world=self.world)
+        return seen, self._agree(batch, seen, refusals)
+
+    def _agree(self, batch: Batch, seen: Backward, refusals: Sequence[Refusal]) -> Agreed:
+        return agree(batch, seen, self.masters.gradients(), refusals, names=self.sum_names, world=self.world)
 
     def _weigh(self, batch: Batch, agreed: Agreed) -> Evidence:
         """The weights are asked where something is wrong, and where no token could show that they are."""
@@ -190,6 +194,14 @@ class Trainer:
             dynamic=self.scaler.dynamic,
             config=self.config.train,
         )
+
+    def _detail(self, evidence: Evidence, agreed: Agreed) -> str:
+        norm, max_norm = evidence.grad_norm, self.config.train.max_grad_norm
+        large = ""
+        if math.isfinite(norm) and not is_squarable(norm, max_norm):
+            large = f"gradient norm {norm:.3g}: its square overflows; train.max_grad_norm is {max_norm:g}"
+        told = (name_weights(evidence.nonfinite_params), str(agreed.nonfinite), large, agreed.told)
+        return "; ".join(filter(None, told))
 
     def _apply(self, grad_norm: float, lr: float) -> None:
         factor = clip_coefficient(grad_norm, self.config.train.max_grad_norm) / self.scaler.loss_scale

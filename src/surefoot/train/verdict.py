@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from surefoot.config.schema import TrainConfig
+from surefoot.train.clip import is_squarable
 from surefoot.types.train import NonFinite, Reason, Verdict
 
 Compute = Literal["fp32", "bf16", "fp16", "fp64"]
@@ -51,7 +52,8 @@ def decide(
        has a dynamic scale above its floor to lower         skipped  overflow
     5. a hook asked for the end                             halted   user_policy
     6. the loss is not finite                               skipped or halted (`on_nonfinite`)  nonfinite_loss
-    7. a gradient or its norm is not finite                 skipped or halted (`on_nonfinite`)  nonfinite_grad
+    7. a gradient or its norm is not finite, or its square
+       after clipping is not                                skipped or halted (`on_nonfinite`)  nonfinite_grad
     8. a hook refused                                       skipped  hook
     9. no signal, and `on_zero_signal` is skip              skipped  zero_signal
     10.                                                     applied  ok
@@ -59,7 +61,6 @@ def decide(
 
     scale: the one used in backward. A static scale has nothing to lower, so its overflow is a `nonfinite_grad`.
     `on_nonfinite = "drop_samples"` is a skip here: which samples to go on without is not this function's to know.
-    With `on_nonfinite = "skip"` and fp32, a gradient norm of inf gives (skipped, nonfinite_grad).
     """
     on_nonfinite: Verdict = "halted" if config.on_nonfinite == "halt" else "skipped"
     scale_can_fall = compute == "fp16" and dynamic and scale > min_scale
@@ -75,7 +76,7 @@ def decide(
         return Decision("halted", "user_policy")
     if evidence.nonfinite_loss:
         return Decision(on_nonfinite, "nonfinite_loss")
-    if evidence.nonfinite_grad:
+    if evidence.nonfinite_grad or not is_squarable(evidence.grad_norm, config.max_grad_norm):
         return Decision(on_nonfinite, "nonfinite_grad")
     if evidence.refused:
         return Decision("skipped", "hook")
