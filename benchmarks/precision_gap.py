@@ -132,7 +132,7 @@ def measure(options: argparse.Namespace, compute: Precision) -> Gap:
     """One precision from its own copy of the weights, which is given up afterwards."""
     world = pick_world(options.device)
     gc.collect()  # the precision before this one: its memory must not count here
-    if world.device.type == "cuda":
+    if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats(world.device)
     policy = load(options, world, PrecisionConfig(compute=compute))
     samples = asyncio.run(sample(options, policy))
