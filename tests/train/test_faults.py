@@ -64,7 +64,7 @@ def test_sixteen_overflows_lose_nothing(result: Callable[[str], Result]) -> None
 TRIED = [("skipped", "overflow", 2.0 ** (4 - n), 2.0 ** (3 - n)) for n in range(4)]  # 16 down to 2
 
 
-@pytest.mark.parametrize("compute", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("compute", ["fp16", "fp32"])
 def test_a_nan_sample_is_no_overflow(result: Callable[[str], Result], compute: str) -> None:
     """In fp16 every scale down to the floor is tried; then the scale is what it was, and the reason the gradient."""
     scale, floor, before = (16.0, 1.0, TRIED) if compute == "fp16" else (1.0, 1.0, [])

@@ -83,12 +83,20 @@ async def score(
     return _number(reply, key, url)
 
 
-def check(label: Any, metadata: Mapping[str, Any], **options: Any) -> None:
-    """Raise `RewardError` for what JSON cannot hold, `HookError` for options that cannot be; nothing is sent.
-
-    The options are those of `score`, with its defaults.
-    """
-    _check_options(**{**(score.__kwdefaults__ or {}), **options})
+def check(
+    label: Any,
+    metadata: Mapping[str, Any],
+    *,
+    url: str,
+    key: str = "",
+    headers: Mapping[str, str] | None = None,
+    try_timeout: float = 20.0,
+    deadline: float = 60.0,
+    tries: int = 4,
+    concurrency: int = 64,
+) -> None:
+    """Raise `RewardError` for what JSON cannot hold, `HookError` for options that cannot be; nothing is sent."""
+    _check_options(url, key, headers, try_timeout, deadline, tries, concurrency)
     _body({"label": label, "metadata": metadata})
 
 
