@@ -136,7 +136,7 @@ def sample_rows(outcome: StepOutcome) -> list[SampleRow]:
     for sample in outcome.samples:
         ref, fate = sample.ref, fates[sample.ref]
         rollout = rollouts[SampleRef(ref.group, ref.rollout, 0)]
-        trained_versions = sample.versions_L[sample.loss_mask_L]
+        versions = sample.versions_L[sample.loss_mask_L]
         rows.append(
             SampleRow(
                 draw=ref.group,
@@ -146,9 +146,9 @@ def sample_rows(outcome: StepOutcome) -> list[SampleRow]:
                 fate="trained" if fate.updates else "dropped",
                 reason=fate.reason,
                 updates=fate.updates,
-                num_tokens=int(sample.loss_mask_L.sum()),
-                min_version=int(trained_versions.min()),
-                max_version=int(trained_versions.max()),
+                num_tokens=len(versions),
+                min_version=int(versions.min()),
+                max_version=int(versions.max()),
                 reward=rollout.reward,
                 stop=rollout.stop,
             )

@@ -23,6 +23,7 @@ from surefoot.observe.rows import EVENTS, SAMPLES, STEPS, TABLES, PromptFate, Sa
 from surefoot.types.errors import SurefootError, UsageError
 from surefoot.types.rollout import Draw
 
+SYNCED = "PRAGMA synchronous = FULL"  # a checkpoint must never be newer than its ledger
 SUPERSEDED = "superseded"  # the event that counts resumes
 
 
@@ -30,6 +31,7 @@ class Ledger(LedgerView):
     """The writing half. Every method commits before it returns; a failure raises SurefootError and changes nothing."""
 
     _lock: io.TextIOWrapper
+    _wal: bool
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -38,8 +40,8 @@ class Ledger(LedgerView):
         try:
             ledger = cls(path, sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None))
             ledger._lock = lock
-            set_journal_mode(ledger._db)
-            ledger._db.execute("PRAGMA synchronous = FULL")  # a checkpoint must never be newer than its ledger
+            ledger._wal = set_journal_mode(ledger._db) == "wal"
+            ledger._db.execute(SYNCED)
             ledger._make_tables()
             ledger._check_format()
         except sqlite3.Error as error:
@@ -55,9 +57,9 @@ class Ledger(LedgerView):
         self._lock.close()
 
     def record_draws(self, step: int, draws: Sequence[Draw]) -> None:
-        """The prompts drawn for a step, in flight from now on."""
+        """The prompts drawn for a step, in flight from now on. Draws lost with the power are simply drawn again."""
         rows = [(d.number, d.epoch, d.row, d.prompt.id, step) for d in draws]
-        with self._transaction():
+        with self._transaction(synced=not self._wal):
             self._db.executemany(
                 "INSERT INTO prompts (draw, epoch, row, prompt_id, drawn_at_step, fate, reason, step) "
                 "VALUES (?, ?, ?, ?, ?, 'in_flight', '', NULL)",
@@ -120,7 +122,7 @@ class Ledger(LedgerView):
 
     def _insert(self, table: Table, rows: Sequence[StepRow] | Sequence[SampleRow]) -> None:
         names = ", ".join(table.columns)
-        marks = ", ".join(f":{name}" for name in table.columns)
+        marks = ", ".join("?" for _ in table.columns)
         self._db.executemany(
             f"INSERT INTO {table.name} ({names}) VALUES ({marks})", [to_sql(table, row) for row in rows]
         )
@@ -136,8 +138,10 @@ class Ledger(LedgerView):
                     self._db.execute(statement)
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, *, synced: bool = True) -> Iterator[None]:
+        """`synced` False: there after a kill, and after a power failure once a later transaction was synced."""
         try:
+            self._db.execute(SYNCED if synced else "PRAGMA synchronous = NORMAL")
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield

@@ -6,8 +6,9 @@ SQLite stores NaN as NULL, so NaN is stored as the text 'nan'; infinities are ke
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from surefoot.types.train import OldSource, Reason, Verdict
@@ -80,7 +81,7 @@ class SampleRow:
     stop: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """`columns`: name -> SQL type. `clock`: columns that differ between two equal runs."""
 
@@ -97,6 +98,16 @@ class Table:
             f"CREATE TABLE {self.name} ({columns}, superseded INTEGER NOT NULL DEFAULT 0, "
             f"PRIMARY KEY ({key})) WITHOUT ROWID"
         )
+
+    @cached_property
+    def read(self) -> Callable[[Any], tuple[Any, ...]]:
+        """From a row dataclass to its fields, in the columns' order."""
+        return operator.attrgetter(*self.columns)
+
+    @cached_property
+    def encoders(self) -> tuple[Callable[[str, Any], Any], ...]:
+        kinds = ((name, kind.split()[0]) for name, kind in self.columns.items())
+        return tuple(_encode_spans if name == "spans" else ENCODERS[kind] for name, kind in kinds)
 
     @property
     def repeated(self) -> list[str]:
@@ -178,10 +189,10 @@ TABLES = (STEPS, PROMPTS, SAMPLES)
 EVENTS = "CREATE TABLE events (id INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL)"
 
 
-def to_sql(table: Table, row: Any) -> dict[str, Any]:
-    """A row dataclass as column -> value. TypeError or ValueError where a field is not of its column's type."""
-    values = {name: getattr(row, name) for name in table.columns}
-    return {name: _encode(table.columns[name].split()[0], name, value) for name, value in values.items()}
+def to_sql(table: Table, row: Any) -> tuple[Any, ...]:
+    """A row dataclass as its columns' values, in their order. TypeError or ValueError where one is not of its type."""
+    fields = zip(table.columns, table.encoders, table.read(row), strict=True)
+    return tuple(encode(name, value) for name, encode, value in fields)
 
 
 def from_sql(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,13 +216,22 @@ def encode_float(value: float) -> float | str:
     return "nan" if math.isnan(number) else number
 
 
-def _encode(kind: str, name: str, value: Any) -> Any:
-    if name == "spans":
-        return json.dumps(dict(value), allow_nan=False)
-    if kind == "REAL":
-        return encode_float(value)
-    if kind == "INTEGER":
-        return operator.index(value)  # takes numpy's integers, which SQLite would store as bytes
+def _encode_integer(name: str, value: Any) -> int:
+    return operator.index(value)  # takes numpy's integers, which SQLite would store as bytes
+
+
+def _encode_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected text, got {value!r}")
     return value
+
+
+def _encode_spans(name: str, value: Any) -> str:
+    return json.dumps(dict(value), allow_nan=False)
+
+
+ENCODERS: dict[str, Callable[[str, Any], Any]] = {
+    "REAL": lambda name, value: encode_float(value),
+    "INTEGER": _encode_integer,
+    "TEXT": _encode_text,
+}

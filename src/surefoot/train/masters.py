@@ -31,6 +31,7 @@ class Masters:
         """This rank's part of every gradient there is, to be read or scaled in place."""
         return [local(master.grad) for master in self.tensors if master.grad is not None]
 
+    @torch.no_grad()
     def nonfinite(self) -> Tensor:
         """[P] of bools, one a name: whether this rank's part of the parameter holds inf or NaN.
 
@@ -63,5 +64,5 @@ def _move_grad(param: Tensor, master: Tensor) -> None:
 
 def _part(tensor: Tensor) -> Tensor:
     """This rank's part, never empty: a rank may hold nothing of a short parameter."""
-    mine = local(tensor.detach())
+    mine = local(tensor)
     return mine if mine.numel() else mine.new_zeros(1)
