@@ -5,8 +5,7 @@ from torch import Tensor
 
 from surefoot.algos.arguments import check_same_length
 from surefoot.algos.correction import importance_weights
-from surefoot.algos.kl import kl_estimate
-from surefoot.algos.ratio import bounded_exp, promoted
+from surefoot.algos.ratio import bounded, promoted
 from surefoot.algos.reduce import token_sums
 from surefoot.config.schema import AlgoConfig
 
@@ -62,7 +61,6 @@ def policy_loss(
     )
     # Multiplying is safe: selection came before, the exponents are bounded, so what is not finite here is evidence.
     terms_T = promoted(token_weights_T.detach()) * correction_T * term_T
-    sums |= {"kl_old_sum": kl_estimate(old_T, logprobs_T.detach(), kind="k3", bound=config.log_ratio_bound)}
     sums |= {"abs_term_sum": terms_T.abs()}
     return terms_T.sum(), metrics | token_sums(sums)
 
@@ -71,8 +69,10 @@ def _clipped_term(
     logprobs_T: Tensor, old_T: Tensor, advantages_T: Tensor, config: AlgoConfig
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """(PPO's clipped term [T], columns to sum)."""
-    ratio_T, bounded_T = bounded_exp(logprobs_T - old_T, config.log_ratio_bound)
+    log_ratio_T, bounded_T = bounded(logprobs_T - old_T, config.log_ratio_bound)
+    ratio_T, wide_T = log_ratio_T.exp(), log_ratio_T.detach().double()
     free_T = -advantages_T * ratio_T
     clipped_T = -advantages_T * ratio_T.clamp(1 - config.clip_low, 1 + config.clip_high)
     columns = {"clipped_tokens": clipped_T > free_T, "bounded_log_ratios": bounded_T, "ratio_sum": ratio_T}
+    columns["kl_old_sum"] = wide_T.expm1() - wide_T  # k3 of old - logprobs, with the bound in both places
     return torch.maximum(free_T, clipped_T), columns
