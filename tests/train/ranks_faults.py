@@ -3,9 +3,11 @@
 Arguments: model folder, output, device. Rank 0 writes {scenario: result}; test_faults.py holds what each must be.
 """
 
+import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,12 +20,13 @@ from support import VOCAB, make_samples
 from surefoot.config.schema import AlgoConfig, OptimConfig, PrecisionConfig, TrainConfig
 from surefoot.loop.worker import Update, Worker
 from surefoot.nn.digest import combined_digest, tensor_digest
+from surefoot.nn.model import CausalLM, load_model
 from surefoot.observe.console import Console
 from surefoot.train.checkpoint import load_loop_state, load_tensors, save_checkpoint
 from surefoot.train.hooks import Refusal
 from surefoot.train.prepare import build_batch, score
-from surefoot.train.roles import Roles, load_policy
-from surefoot.train.shard import World, join_world, leave_world, local, whole
+from surefoot.train.roles import Role, Roles
+from surefoot.train.shard import DTYPES, World, join_world, leave_world, local, shard, whole
 from surefoot.train.state import number_state, restore, tensor_state, weights_digest
 from surefoot.train.step import Trainer, TrainerConfig
 from surefoot.types.rollout import Sample
@@ -40,6 +43,17 @@ PLACES: dict[str, Callable[[int], int]] = {  # number of micro-batches -> one of
 Result = dict[str, Any]
 
 
+@cache
+def model_of(folder: str) -> CausalLM:
+    return load_model(folder, torch.device("cpu"))
+
+
+def policy_of(folder: str, world: World, compute: str) -> Role:
+    """As `load_policy` makes it, from a model that is loaded once."""
+    model = copy.deepcopy(model_of(folder)).to(world.device)
+    return Role("policy", shard(model, world, DTYPES[compute]), world, model.token_costs)
+
+
 class Lab:
     """A worker on this rank, and what can be done to it."""
 
@@ -50,7 +64,7 @@ class Lab:
         precision = PrecisionConfig(compute=compute, **{"init_scale": 1024.0, "growth_interval": 3} | dict(scaler))
         config = TrainConfig(max_tokens=32, **train)
         optim = OptimConfig(name=optimizer, lr=1e-2, schedule="linear", warmup=4)
-        roles = Roles(load_policy(str(folder), world, precision), None)
+        roles = Roles(policy_of(str(folder), world, compute), None)
         self.trainer = Trainer(roles, TrainerConfig(config, AlgoConfig(), optim, precision, 1.0, 0, 40))
         self.worker = Worker(self.trainer, config, 0, Console(quiet=True).progress)
         self.step = 0
